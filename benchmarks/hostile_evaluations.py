@@ -57,11 +57,15 @@ class Watch:
         """This process, its judges, their nurseries and zygotes."""
         found: dict[str, list[psutil.Process]] = {"main": [self._root], "judges": [], "nurseries": [], "zygotes": []}
         for judge in self._root.children():
-            if "kernelrl_judge.judge" in _words(judge):
+            if "kernelrl_judge.judge.main" in _words(judge):
                 found["judges"].append(judge)
-                found["nurseries"] += [child for child in judge.children() if "kernelrl_judge.nursery" in _words(child)]
+                found["nurseries"] += [
+                    child for child in judge.children() if "kernelrl_judge.peer.nursery" in _words(child)
+                ]
         for nursery in found["nurseries"]:
-            found["zygotes"] += [child for child in nursery.children() if "kernelrl_judge.zygote" in _words(child)]
+            found["zygotes"] += [
+                child for child in nursery.children() if "kernelrl_judge.runner.zygote" in _words(child)
+            ]
         return found
 
     def strangers(self) -> list[str]:

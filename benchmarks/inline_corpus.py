@@ -53,7 +53,7 @@ def order(entry: Any, directory: Path, arch: str) -> dict[str, Any]:
 
 def build(entry: Any, directory: Path, arch: str) -> dict[str, Any]:
     done = subprocess.run(
-        [sys.executable, "-m", "kernelrl_judge.building.job"],
+        [sys.executable, "-m", "kernelrl_judge.build.job"],
         input=json.dumps(order(entry, directory, arch)),
         capture_output=True,
         text=True,
@@ -106,7 +106,7 @@ def one(name: str, directory: Path, arch: str) -> dict[str, Any]:
         }
         if "error" in built:
             return {**found, "equal": False, "message": built["error"][:600]}
-        from kernelrl_judge.runner_builds import _load
+        from kernelrl_judge.runner.builds import _load
 
         files = [os.open(path, os.O_RDONLY) for path in (built["path"], built["binder"])]
         ours = _load(f"ours_{name}", files, built)
@@ -148,9 +148,9 @@ def provenance() -> dict[str, Any]:
     """Properties that rows of several calls must share to form one result."""
     import torch
 
-    import kernelrl_judge.building
+    import kernelrl_judge.build
 
-    sources = sorted(Path(str(kernelrl_judge.building.__file__)).parent.glob("*.py"))
+    sources = sorted(Path(str(kernelrl_judge.build.__file__)).parent.glob("*.py"))
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in [*sources, Path(inline_cuda.__file__)]))
     return {
         "gpu": torch.cuda.get_device_name(),

@@ -8,10 +8,10 @@ from typing import Any
 import torch
 
 from kernelrl_core.types import EvaluationSettings
-from kernelrl_judge import stress
-from kernelrl_judge.reference import Reference
-from kernelrl_judge.stress_calls import judged
-from kernelrl_judge.task_code import load_reference
+from kernelrl_judge.probes import stress
+from kernelrl_judge.probes.stress_calls import judged
+from kernelrl_judge.task.reference import Reference
+from kernelrl_judge.task.source import load_reference
 
 SETTINGS = EvaluationSettings()
 

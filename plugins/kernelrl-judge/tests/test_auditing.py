@@ -10,12 +10,12 @@ import pytest
 
 from kernelrl_core.types import EvaluationSettings, Task
 from kernelrl_core.types.audits import FLAGS
-from kernelrl_judge.audit_process import Auditor
+from kernelrl_judge.client.auditor import Auditor
 
 torch = pytest.importorskip("torch")
 
-from kernelrl_judge.auditing import audit  # noqa: E402
-from kernelrl_judge.overlays import OVERLAYS, overlaid  # noqa: E402
+from kernelrl_judge.task.auditing import audit  # noqa: E402
+from kernelrl_judge.task.overlays import OVERLAYS, overlaid  # noqa: E402
 
 
 def task(forward: str, inputs: str = "torch.randn(8, 16)", init: str = "", names: str = "x") -> str:

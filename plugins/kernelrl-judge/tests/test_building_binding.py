@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from kernelrl_judge.building.binding import Unbindable, module_functions, signatures
-from kernelrl_judge.building.request import InlineRequest
-from kernelrl_judge.building.resources import read_resources
-from kernelrl_judge.building.screening import Denied, screen
+from kernelrl_judge.build.binding import Unbindable, module_functions, signatures
+from kernelrl_judge.build.request import InlineRequest
+from kernelrl_judge.build.resources import read_resources
+from kernelrl_judge.build.screening import Denied, screen
 
 
 @pytest.mark.parametrize(

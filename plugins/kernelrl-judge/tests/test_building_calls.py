@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelrl_judge.building.calls import find_inline_calls
+from kernelrl_judge.build.calls import find_inline_calls
 
 
 def calls(source: str) -> tuple:

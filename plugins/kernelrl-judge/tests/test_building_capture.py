@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kernelrl_judge.building import commands
+from kernelrl_judge.build import commands
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
 

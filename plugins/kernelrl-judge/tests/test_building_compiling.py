@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from kernelrl_judge.building.compiling import Compiled, CompileError, compile_extension
-from kernelrl_judge.building.prepare import Prepared, prepare
-from kernelrl_judge.building.request import InlineRequest
-from kernelrl_judge.building.toolchain import find_toolchain
+from kernelrl_judge.build.compiling import Compiled, CompileError, compile_extension
+from kernelrl_judge.build.prepare import Prepared, prepare
+from kernelrl_judge.build.request import InlineRequest
+from kernelrl_judge.build.toolchain import find_toolchain
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")]
 
@@ -197,7 +197,7 @@ def test_a_name_that_headers_use_and_do_not_declare_is_the_candidates_mistake(
     monkeypatch.setattr(Prepared, "known_names", lambda self: frozenset([b"stride"]))
     asked: list[str] = []
     monkeypatch.setattr(
-        "kernelrl_judge.building.diagnosis.Diagnosis._visible", lambda self, names, log: asked.extend(names) or set()
+        "kernelrl_judge.build.diagnosis.Diagnosis._visible", lambda self, names, log: asked.extend(names) or set()
     )
     with pytest.raises(CompileError, match="stride"):
         build("int64_t f(torch::Tensor a) { return stride; }", "f")

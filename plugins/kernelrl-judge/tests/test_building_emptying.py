@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from kernelrl_core.types import EvaluationSettings
-from kernelrl_judge.building.emptying import without_kernel_bodies
-from kernelrl_judge.building.lexing import Unreadable
-from kernelrl_judge.building.service import BuildService
+from kernelrl_judge.build.emptying import without_kernel_bodies
+from kernelrl_judge.build.lexing import Unreadable
+from kernelrl_judge.build.service import BuildService
 
 _SOURCE = """\
 #include <cuda_runtime.h>

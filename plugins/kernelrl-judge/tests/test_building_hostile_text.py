@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from kernelrl_judge.building.kernel_facts import extension_facts
-from kernelrl_judge.building.lexing import Unreadable, tokens
-from kernelrl_judge.building.request import InlineRequest
-from kernelrl_judge.building.screening import Denied, screen, screen_assembly
+from kernelrl_judge.build.kernel_facts import extension_facts
+from kernelrl_judge.build.lexing import Unreadable, tokens
+from kernelrl_judge.build.request import InlineRequest
+from kernelrl_judge.build.screening import Denied, screen, screen_assembly
 
 _SIZE = 150_000
 _DEPTH = 20_000

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelrl_judge.building import imports
-from kernelrl_judge.building.imports import library_imports
-from kernelrl_judge.computing import computing_symbols
+from kernelrl_judge.build import imports
+from kernelrl_judge.build.imports import library_imports
+from kernelrl_judge.peer.computing import computing_symbols
 
 _TORCH = """
 namespace at {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kernelrl_judge.building.joining import joinable
+from kernelrl_judge.build.joining import joinable
 
 HOST = """\
 #include <torch/extension.h>

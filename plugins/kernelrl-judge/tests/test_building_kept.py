@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from kernelrl_judge.building import kept
-from kernelrl_judge.building.request import InlineRequest
-from kernelrl_judge.building.toolchain import ToolchainMissing
+from kernelrl_judge.build import kept
+from kernelrl_judge.build.request import InlineRequest
+from kernelrl_judge.build.toolchain import ToolchainMissing
 
 
 def order_in(directory: Path, **changes: Any) -> dict[str, Any]:

@@ -9,9 +9,9 @@ import subprocess
 
 import pytest
 
-from kernelrl_judge.building.lexing import Unreadable, as_read, text_of, tokens
-from kernelrl_judge.building.request import InlineRequest
-from kernelrl_judge.building.screening import Denied, screen
+from kernelrl_judge.build.lexing import Unreadable, as_read, text_of, tokens
+from kernelrl_judge.build.request import InlineRequest
+from kernelrl_judge.build.screening import Denied, screen
 
 _PIECES = [
     *("a", "u8", "L", "_s", " ", "\n", "\\\n", "\\ \t\n", "\r", "\r\n", "\0", "\f", "é", "\\u00e9", "//\\\u00a0\n"),

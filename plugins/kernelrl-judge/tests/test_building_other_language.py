@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kernelrl_judge.building.diagnosis import other_language
-from kernelrl_judge.building.request import InlineRequest
+from kernelrl_judge.build.diagnosis import other_language
+from kernelrl_judge.build.request import InlineRequest
 
 
 def _request(language: str, source: str) -> InlineRequest:

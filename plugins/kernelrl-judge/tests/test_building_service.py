@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from kernelrl_core.types import EvaluationSettings
-from kernelrl_judge.building.confined import Compilers, MachineBusy, OutOfTime, reached_limit
-from kernelrl_judge.building.kept import store_of
-from kernelrl_judge.building.request import InlineRequest
-from kernelrl_judge.building.service import BuildService
-from kernelrl_judge.building.store import BuildStore
-from kernelrl_judge.protocol import ProtocolError
+from kernelrl_judge.build.confined import Compilers, MachineBusy, OutOfTime, reached_limit
+from kernelrl_judge.build.kept import store_of
+from kernelrl_judge.build.request import InlineRequest
+from kernelrl_judge.build.service import BuildService
+from kernelrl_judge.build.store import BuildStore
+from kernelrl_judge.protocol.frames import ProtocolError
 
 _LISTS = ("cpp_sources", "device_sources", "cflags", "device_flags", "ldflags", "include_paths")
 
@@ -90,7 +90,7 @@ def test_large_builds_do_not_wait_to_be_counted(tmp_path: Path) -> None:
 
 
 def test_large_builds_drive_out_none_but_large_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kernelrl_judge.building.store._YOUNG_S", 0.0)
+    monkeypatch.setattr("kernelrl_judge.build.store._YOUNG_S", 0.0)
     small, large = tmp_path / "small.so", tmp_path / "large.so"
     small.write_bytes(bytes(100))
     large.write_bytes(bytes(100_000))

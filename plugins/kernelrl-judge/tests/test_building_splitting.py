@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelrl_judge.building.lexing import Unreadable, items, text_of, tokens, unbalanced
-from kernelrl_judge.building.splitting import Unsplittable, split
+from kernelrl_judge.build.lexing import Unreadable, items, text_of, tokens, unbalanced
+from kernelrl_judge.build.splitting import Unsplittable, split
 
 _HEAD = "#include <torch/extension.h>\n#include <cuda_runtime.h>\n"
 _KERNEL = "__global__ void k(float* x, int n) { if (threadIdx.x < n) x[threadIdx.x] = FLT_MAX; }\n"

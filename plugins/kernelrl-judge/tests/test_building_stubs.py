@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelrl_judge.building.lexing import items
-from kernelrl_judge.building.splitting import split
-from kernelrl_judge.building.stubs import assembly, entries, stub_body
+from kernelrl_judge.build.lexing import items
+from kernelrl_judge.build.splitting import split
+from kernelrl_judge.build.stubs import assembly, entries, stub_body
 
 
 def body_of(source: str, name: str = "k") -> str | None:

@@ -11,10 +11,10 @@ from types import SimpleNamespace
 import attrs
 import pytest
 
-from kernelrl_judge.building import survey as survey_module
-from kernelrl_judge.building.prepare import Prepared
-from kernelrl_judge.building.survey import precompiled_headers, requires_compilers, survey
-from kernelrl_judge.building.toolchain import Toolchain, ToolchainMissing, find_compilers
+from kernelrl_judge.build import survey as survey_module
+from kernelrl_judge.build.prepare import Prepared
+from kernelrl_judge.build.survey import precompiled_headers, requires_compilers, survey
+from kernelrl_judge.build.toolchain import Toolchain, ToolchainMissing, find_compilers
 
 
 def _program(path: Path, script: str) -> str:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernelrl_core.types import EvaluationSettings
-from kernelrl_judge.comparing import Tolerance, compare_values, tolerance
+from kernelrl_judge.task.comparing import Tolerance, compare_values, tolerance
 
 STRICT = Tolerance(1e-4, 1e-4, strict=True)
 KERNELBENCH = Tolerance(1e-4, 1e-4, strict=False)

@@ -12,10 +12,10 @@ import pytest
 import torch
 
 from kernelrl_core.types import Evaluation, EvaluationRequest, EvaluationSettings, Outcome
-from kernelrl_judge.bench import Bench, DeviceFault
-from kernelrl_judge.device_memory import DeviceMemoryError
-from kernelrl_judge.nursery import Zygotes
-from kernelrl_judge.shortage import lacks_device_memory
+from kernelrl_judge.judge.session import Bench, DeviceFault
+from kernelrl_judge.peer.nursery import Zygotes
+from kernelrl_judge.protocol.device_memory import DeviceMemoryError
+from kernelrl_judge.protocol.out_of_memory import lacks_device_memory
 
 CORRECT = Evaluation(Outcome.CORRECT, "")
 WITHOUT = Evaluation(Outcome.OUT_OF_MEMORY, "")
@@ -39,8 +39,8 @@ def judge(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tupl
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
     monkeypatch.setattr(torch.cuda, "memory_reserved", lambda: 0)
-    monkeypatch.setattr("kernelrl_judge.device_facts.memory_bytes", lambda device: 1 << 36)
-    monkeypatch.setattr("kernelrl_judge.device_facts.device_name", lambda device: "a-gpu")
+    monkeypatch.setattr("kernelrl_judge.peer.device_facts.memory_bytes", lambda device: 1 << 36)
+    monkeypatch.setattr("kernelrl_judge.peer.device_facts.device_name", lambda device: "a-gpu")
 
     def run(*endings: Any) -> tuple[Evaluation, list[bool]]:
         alone: list[bool] = []

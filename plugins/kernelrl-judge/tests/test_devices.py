@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kernelrl_judge.devices import device_nodes
+from kernelrl_judge.isolation.devices import device_nodes
 
 FIRST, SECOND = "GPU-11111111-aaaa", "GPU-22222222-bbbb"
 COMMON = ["null", "urandom"]

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import torch
 
-from kernelrl_judge import exchange
-from kernelrl_judge.protocol import ProtocolError
-from kernelrl_judge.runner_memory import Inputs, refilled
-from kernelrl_judge.value_trees import TensorLeaf, decode_tree, encode_tree
+from kernelrl_judge.peer import memory as exchange
+from kernelrl_judge.protocol.frames import ProtocolError
+from kernelrl_judge.protocol.values import TensorLeaf, decode_tree, encode_tree
+from kernelrl_judge.runner.memory import Inputs, refilled
 
 
 class FakeArena:

@@ -16,11 +16,12 @@ from typing import Any, NoReturn
 import numpy
 import pytest
 
-from kernelrl_judge import forks, nursery
+from kernelrl_judge.isolation import forks
+from kernelrl_judge.peer import nursery
 
 HELD = """\
 import os, select, signal, sys
-from kernelrl_judge.nursery import Nursery, Zygote
+from kernelrl_judge.peer.nursery import Nursery, Zygote
 
 secret = open("secret", "w+")
 nursery = Nursery()
@@ -72,7 +73,7 @@ def test_a_zygote_holds_nothing_of_its_judge(tmp_path: Any) -> None:
     # The standard ones, and the socket to the judge.
     assert len(files) == 4
     assert sum(file.startswith("socket:") for file in files) == 1
-    assert dict(lines)["name"] == "kernelrl_judge.zygote"
+    assert dict(lines)["name"] == "kernelrl_judge.runner.zygote"
     assert dict(lines)["threads"] == "1"
     assert dict(lines)["closed"] == "True"
 

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 import torch
 
-from kernelrl_judge import health, worker
-from kernelrl_judge.worker import JudgeWorker
+from kernelrl_judge.client import worker
+from kernelrl_judge.client.worker import JudgeWorker
+from kernelrl_judge.judge import health
 
 
 def test_a_sound_device_passes() -> None:

@@ -12,7 +12,7 @@ import pytest
 _CALLS = """
 import resource, sys
 import torch
-from kernelrl_judge import host_memory
+from kernelrl_judge.runner import host_memory
 
 if sys.argv[1] == "kept":
     host_memory.keep()
@@ -47,7 +47,7 @@ def test_calls_take_no_new_pages_where_memory_is_ready() -> None:
 
 _AFTERWARDS = """
 import torch
-from kernelrl_judge import host_memory
+from kernelrl_judge.runner import host_memory
 
 def resident_bytes():
     return int(open("/proc/self/statm").read().split()[1]) * 4096
@@ -67,14 +67,14 @@ def test_what_was_kept_is_given_back_afterwards() -> None:
 
 
 def test_what_cannot_be_ready_is_left() -> None:
-    from kernelrl_judge import host_memory
+    from kernelrl_judge.runner import host_memory
 
     host_memory.ready([1 << 62, 0, 1])
 
 
 _COLLAPSED = """
 import os, re
-from kernelrl_judge import host_memory
+from kernelrl_judge.runner import host_memory
 
 def large_kb():
     return int(re.search(r"AnonHugePages:\\s+(\\d+)", open("/proc/self/smaps_rollup").read())[1])

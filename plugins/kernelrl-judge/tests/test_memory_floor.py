@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from kernelrl_core.types import EvaluationSettings
-from kernelrl_judge.memory_floor import bytes_that_matter, memory_floor_us
-from kernelrl_judge.reference import Reference
-from kernelrl_judge.task_code import load_reference
+from kernelrl_judge.task.reference import Reference
+from kernelrl_judge.task.source import load_reference
+from kernelrl_judge.timing.memory_floor import bytes_that_matter, memory_floor_us
 
 TASK = """\
 import torch

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from kernelrl_judge import device_facts
+from kernelrl_judge.peer import device_facts
 
 
 def _no_driver() -> None:

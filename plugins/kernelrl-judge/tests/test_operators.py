@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
 
-from kernelrl_judge.computing import computing  # noqa: E402
-from kernelrl_judge.operators import listed  # noqa: E402
+from kernelrl_judge.peer.computing import computing  # noqa: E402
+from kernelrl_judge.runner.operators import listed  # noqa: E402
 
 X = torch.randn(8, 16)
 

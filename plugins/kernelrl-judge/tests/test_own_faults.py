@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 
 from stress_tasks import SETTINGS, reference  # noqa: E402
 
-from kernelrl_judge import stress  # noqa: E402
+from kernelrl_judge.probes import stress  # noqa: E402
 
 
 def fails(*_: Any, **__: Any) -> Any:

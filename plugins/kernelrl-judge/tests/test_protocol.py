@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelrl_judge import protocol
-from kernelrl_judge.failures import Failure, Stage, decode_failure, encode_failure
-from kernelrl_judge.protocol import FrameKind, ProtocolError
-from kernelrl_judge.value_trees import DTYPES, TensorLeaf, decode_tree, encode_tree
+from kernelrl_judge.protocol import frames
+from kernelrl_judge.protocol.failures import Failure, Stage, decode_failure, encode_failure
+from kernelrl_judge.protocol.frames import FrameKind, ProtocolError
+from kernelrl_judge.protocol.values import DTYPES, TensorLeaf, decode_tree, encode_tree
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 leaves = st.builds(
@@ -77,13 +77,13 @@ def test_a_stream_of_garbage_is_no_frame(data: bytes) -> None:
         theirs.sendall(data)
         theirs.shutdown(socket.SHUT_WR)
         with pytest.raises(ProtocolError):
-            protocol.receive(ours)
+            frames.receive(ours)
 
 
 def test_a_frame_comes_back_as_it_was() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        protocol.send(theirs, FrameKind.RESULT, b"body")
-        assert protocol.receive(ours) == protocol.Frame(FrameKind.RESULT, b"body")
+        frames.send(theirs, FrameKind.RESULT, b"body")
+        assert frames.receive(ours) == frames.Frame(FrameKind.RESULT, b"body")
         theirs.close()
-        assert protocol.receive(ours) is None
+        assert frames.receive(ours) is None

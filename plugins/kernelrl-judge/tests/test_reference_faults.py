@@ -7,8 +7,8 @@ import time
 import pytest
 import torch
 
-from kernelrl_judge import task_code
-from kernelrl_judge.task_code import TaskError, load_reference
+from kernelrl_judge.task import source
+from kernelrl_judge.task.source import TaskError, load_reference
 
 
 @pytest.mark.parametrize("code", ["raise ValueError('boom')", "import sys; sys.exit(3)", "import not_there"])
@@ -18,7 +18,7 @@ def test_what_a_task_raises_is_an_error_of_the_task(code: str) -> None:
 
 
 def test_a_task_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(task_code, "_LIMIT_S", 0.3)
+    monkeypatch.setattr(source, "_LIMIT_S", 0.3)
     started = time.monotonic()
     with pytest.raises(TaskError, match=r"not finished within 0\.3 s"):
         load_reference("while True: pass", "mine")

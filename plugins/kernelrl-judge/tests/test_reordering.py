@@ -6,8 +6,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from kernelrl_judge import reordering  # noqa: E402
-from kernelrl_judge.reordering import is_reordered, reordered  # noqa: E402
+from kernelrl_judge.runner import reordering  # noqa: E402
+from kernelrl_judge.runner.reordering import is_reordered, reordered  # noqa: E402
 
 
 def test_threads_are_more_than_one_while_a_call_is_reordered_and_as_many_as_before_afterwards() -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from kernelrl_judge.protocol import HEADER, MAGIC, FrameKind
+from kernelrl_judge.protocol.frames import HEADER, MAGIC, FrameKind
 from kernelrl_judge.replay.library import DriverError, Library, LibraryUnavailable, Recording, stamps_at
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")

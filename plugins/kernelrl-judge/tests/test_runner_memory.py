@@ -10,8 +10,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from kernelrl_judge.runner_memory import Originals, Outputs  # noqa: E402
-from kernelrl_judge.value_trees import TensorLeaf  # noqa: E402
+from kernelrl_judge.protocol.values import TensorLeaf  # noqa: E402
+from kernelrl_judge.runner.memory import Originals, Outputs  # noqa: E402
 
 
 def test_methods_that_a_candidate_replaced_are_put_back_and_what_it_added_stays(
@@ -38,7 +38,7 @@ def test_methods_that_a_candidate_replaced_are_put_back_and_what_it_added_stays(
 def test_fresh_memory_holds_what_is_no_answer_until_calls_are_timed_and_no_setting_of_torch_tells_so() -> None:
     program = """
 import torch
-from kernelrl_judge.runner_memory import fill_fresh_memory
+from kernelrl_judge.runner.memory import fill_fresh_memory
 
 settings = torch.are_deterministic_algorithms_enabled()
 fill_fresh_memory(0xFE)

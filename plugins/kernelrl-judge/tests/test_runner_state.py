@@ -8,7 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from kernelrl_judge.runner_state import State, named_tensors  # noqa: E402
+from kernelrl_judge.runner.state import State, named_tensors  # noqa: E402
 
 
 class Late(dict[str, Any]):

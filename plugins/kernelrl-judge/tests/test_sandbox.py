@@ -12,17 +12,17 @@ from pathlib import Path
 import psutil
 import pytest
 
-from kernelrl_judge import nursery
+from kernelrl_judge.peer import nursery
 
 SHUT_IN = """
 import json, os, signal, sys, time
-from kernelrl_judge import sandbox
+from kernelrl_judge.isolation import sandbox
 
 class WithoutNamespaces:
     def __getattr__(self, name):
         return (lambda *_: -1) if name == "unshare" else getattr(library, name)
 
-from kernelrl_judge import namespaces
+from kernelrl_judge.isolation import namespaces
 library = namespaces._libc
 if {bare}:
     namespaces._libc = WithoutNamespaces()

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from kernelrl_judge.dialogue import Dialogue
-from kernelrl_judge.protocol import Frame, FrameKind
-from kernelrl_judge.runner_turns import _finish_kernels
-from kernelrl_judge.running import RunnerEnded
+from kernelrl_judge.peer.dialogue import Dialogue
+from kernelrl_judge.peer.process import RunnerEnded
+from kernelrl_judge.protocol.frames import Frame, FrameKind
+from kernelrl_judge.runner.turns import _finish_kernels
 
 
 class Device:
@@ -50,12 +50,12 @@ def dialogue(device: Any) -> Dialogue:
 
 @pytest.fixture
 def idle(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kernelrl_judge.device_facts.becomes_idle", lambda within_s: True)
+    monkeypatch.setattr("kernelrl_judge.peer.device_facts.becomes_idle", lambda within_s: True)
 
 
 @pytest.fixture
 def busy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kernelrl_judge.device_facts.becomes_idle", lambda within_s: False)
+    monkeypatch.setattr("kernelrl_judge.peer.device_facts.becomes_idle", lambda within_s: False)
 
 
 @pytest.mark.usefixtures("idle")

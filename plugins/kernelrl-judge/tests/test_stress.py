@@ -13,12 +13,12 @@ torch = pytest.importorskip("torch")
 
 from stress_tasks import SETTINGS, reference, wrong_parts  # noqa: E402
 
-from kernelrl_judge import stress  # noqa: E402
-from kernelrl_judge.input_indices import FIRST_STRESSED  # noqa: E402
-from kernelrl_judge.reference import Reference  # noqa: E402
-from kernelrl_judge.stress_calls import judged  # noqa: E402
-from kernelrl_judge.stress_functions import Functions  # noqa: E402
-from kernelrl_judge.structure import structure  # noqa: E402
+from kernelrl_judge.probes import stress  # noqa: E402
+from kernelrl_judge.probes.stress_calls import judged  # noqa: E402
+from kernelrl_judge.task.input_indices import FIRST_STRESSED  # noqa: E402
+from kernelrl_judge.task.input_structure import structure  # noqa: E402
+from kernelrl_judge.task.reference import Reference  # noqa: E402
+from kernelrl_judge.task.stress_functions import Functions  # noqa: E402
 
 
 def reason(task: Reference) -> str:

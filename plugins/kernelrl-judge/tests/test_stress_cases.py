@@ -11,10 +11,10 @@ torch = pytest.importorskip("torch")
 
 from stress_tasks import SETTINGS, reference, wrong_parts  # noqa: E402
 
-from kernelrl_judge import stress  # noqa: E402
-from kernelrl_judge.stress_ranges import at_ends, declared  # noqa: E402
-from kernelrl_judge.stress_shares import with_zeros  # noqa: E402
-from kernelrl_judge.stress_twins import with_twins  # noqa: E402
+from kernelrl_judge.probes import stress  # noqa: E402
+from kernelrl_judge.probes.stress_shares import with_zeros  # noqa: E402
+from kernelrl_judge.probes.stress_twins import with_twins  # noqa: E402
+from kernelrl_judge.task.stress_ranges import at_ends, declared  # noqa: E402
 
 IGNORING = "return torch.nn.functional.cross_entropy(x, ids, ignore_index=-100, reduction='none')"
 LABELS = "torch.randn(32, 64), torch.randint(0, 64, (32,))"

@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 
 from stress_tasks import SETTINGS, reference, wrong_parts  # noqa: E402
 
-from kernelrl_judge import stress  # noqa: E402
+from kernelrl_judge.probes import stress  # noqa: E402
 
 DISTANCES = "return (a[:, None] - b[None]).square().sum(-1).sqrt()"
 NORM = "return x / (x.norm() + 1e-3)"

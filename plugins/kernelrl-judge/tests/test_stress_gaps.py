@@ -11,12 +11,12 @@ torch = pytest.importorskip("torch")
 
 from stress_tasks import SETTINGS, reference, wrong_parts  # noqa: E402
 
-from kernelrl_judge import stress, stress_calls  # noqa: E402
-from kernelrl_judge.input_indices import FIRST_STRESSED  # noqa: E402
-from kernelrl_judge.stress_draws import RareDraws  # noqa: E402
-from kernelrl_judge.stress_inputs import changed, nudged  # noqa: E402
-from kernelrl_judge.stress_parameters import with_spread  # noqa: E402
-from kernelrl_judge.structure import structure  # noqa: E402
+from kernelrl_judge.probes import stress, stress_calls  # noqa: E402
+from kernelrl_judge.probes.stress_draws import RareDraws  # noqa: E402
+from kernelrl_judge.probes.stress_inputs import changed, nudged  # noqa: E402
+from kernelrl_judge.probes.stress_parameters import with_spread  # noqa: E402
+from kernelrl_judge.task.input_indices import FIRST_STRESSED  # noqa: E402
+from kernelrl_judge.task.input_structure import structure  # noqa: E402
 
 MASKED = "return (x * mask).sum(1) / mask.sum(1).clamp(min=1)"
 

@@ -12,9 +12,9 @@ torch = pytest.importorskip("torch")
 
 from stress_tasks import SETTINGS, reference, wrong_parts  # noqa: E402
 
-from kernelrl_judge import stress  # noqa: E402
-from kernelrl_judge.stress_bounds import bounds  # noqa: E402
-from kernelrl_judge.stress_ranges import declared  # noqa: E402
+from kernelrl_judge.probes import stress  # noqa: E402
+from kernelrl_judge.probes.stress_bounds import bounds  # noqa: E402
+from kernelrl_judge.task.stress_ranges import declared  # noqa: E402
 
 CLAMP = "return torch.clamp(x, -7.0, 7.0) * 2.0"
 

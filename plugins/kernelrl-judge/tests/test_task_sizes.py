@@ -7,8 +7,8 @@ import types
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelrl_judge.task_code import load_reference
-from kernelrl_judge.task_sizes import fit, free_sizes
+from kernelrl_judge.task.sizes import fit, free_sizes
+from kernelrl_judge.task.source import load_reference
 
 TASK = """
 import torch

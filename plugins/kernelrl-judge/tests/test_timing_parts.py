@@ -14,10 +14,10 @@ import torch
 
 from kernelrl_core.api.policies import DeviceLease
 from kernelrl_core.types import EvaluationSettings
-from kernelrl_judge import comparing
-from kernelrl_judge.building.store import BuildStore
-from kernelrl_judge.direct_timing import beyond_s, per_window_s
-from kernelrl_judge.statistics import interval_of_ratio, settled, summarise
+from kernelrl_judge.build.store import BuildStore
+from kernelrl_judge.task import comparing
+from kernelrl_judge.timing.direct import beyond_s, per_window_s
+from kernelrl_judge.timing.statistics import interval_of_ratio, settled, summarise
 
 
 def test_a_summary_holds_median_and_percentiles() -> None:
@@ -124,7 +124,7 @@ def test_a_half_written_build_is_never_served(tmp_path: Path) -> None:
 
 
 def test_the_store_forgets_what_was_not_used_for_longest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kernelrl_judge.building.store._PRUNING_SHARE", 1.0)
+    monkeypatch.setattr("kernelrl_judge.build.store._PRUNING_SHARE", 1.0)
     file = tmp_path / "extension.so"
     file.write_bytes(bytes(1000))
     store = BuildStore(tmp_path / "store", 3000)

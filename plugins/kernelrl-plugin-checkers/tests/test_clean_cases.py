@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kernelrl_core.types import Candidate, Finding, Severity, SourceFacts, Task
-from kernelrl_judge.building.kernel_facts import extension_facts
+from kernelrl_judge.build.kernel_facts import extension_facts
 from kernelrl_plugin_checkers.config import SourceRulesConfig
 from kernelrl_plugin_checkers.source_rules import SourceRules
 from kernelrl_plugin_cuda.runtime_kernels import runtime_facts

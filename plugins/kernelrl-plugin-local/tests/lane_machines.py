@@ -11,7 +11,7 @@ import pytest
 
 from kernelrl_core.types import Evaluation, EvaluationRequest, EvaluationSettings, Outcome, sha256_text
 from kernelrl_core.version import API_VERSION
-from kernelrl_judge.worker import DeviceFault
+from kernelrl_judge.client.worker import DeviceFault
 from kernelrl_plugin_local.lanes import Lanes
 
 Work = Callable[[str, Callable[[], None]], Awaitable[None]]

@@ -12,7 +12,7 @@ from lane_machines import Machine, raising, request
 
 from kernelrl_core.errors import InfrastructureError
 from kernelrl_core.types import Evaluation, Outcome
-from kernelrl_judge.worker import JudgeDied
+from kernelrl_judge.client.worker import JudgeDied
 from kernelrl_plugin_local.config import LocalConfig
 from kernelrl_plugin_local.evaluator import LocalEvaluator
 from kernelrl_plugin_local.lanes import Lanes

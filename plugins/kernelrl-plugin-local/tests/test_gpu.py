@@ -260,7 +260,7 @@ def test_a_candidate_that_sleeps_does_not_keep_others_from_being_timed(gpu: GpuB
 def test_a_gpu_on_which_another_process_works_is_not_idle() -> None:
     works = "import torch; torch.cuda._sleep(1); print(flush=True); torch.cuda._sleep(1 << 33)"
     waits = (
-        "import sys, torch; from kernelrl_judge.device_facts import becomes_idle; torch.zeros(1, device='cuda');"
+        "import sys, torch; from kernelrl_judge.peer.device_facts import becomes_idle; torch.zeros(1, device='cuda');"
         "print(becomes_idle(1.0), flush=True); input(); print(becomes_idle(0.2), flush=True)"
     )
     with contextlib.ExitStack() as processes:

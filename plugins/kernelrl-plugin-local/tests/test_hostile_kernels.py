@@ -58,7 +58,7 @@ HARMLESS = {
     "patches comparison and clock": (
         "import time\ntorch.allclose = lambda *a, **k: True\ntime.time = time.monotonic = lambda: 0.0"
     ),
-    "empties the modules": "import sys\nsys.modules.pop('kernelrl_judge.protocol', None)",
+    "empties the modules": "import sys\nsys.modules.pop('kernelrl_judge.protocol.frames', None)",
 }
 """Tricks that have no effect on a kernel that is right all the same."""
 
@@ -123,7 +123,7 @@ IN_FORWARD = {
         "x.__class__ = type('X', (torch.Tensor,), {'__torch_function__': classmethod(lambda *a, **k: 1 / 0)})"
     ),
     "headers of the protocol that lie": (
-        "import os, time\nfrom kernelrl_judge.protocol import HEADER, MAGIC\nfor f in range(3, 32):\n"
+        "import os, time\nfrom kernelrl_judge.protocol.frames import HEADER, MAGIC\nfor f in range(3, 32):\n"
         "    try: os.write(f, HEADER.pack(MAGIC, 5, 1 << 20))\n    except OSError: pass\ntime.sleep(100)"
     ),
     "answers that it reads itself": (
@@ -131,11 +131,11 @@ IN_FORWARD = {
         "    except OSError: pass"
     ),
     "a device that it hands over by itself": (
-        "import socket\nfrom kernelrl_judge.protocol import FrameKind, send\nfor f in range(3, 32):\n"
+        "import socket\nfrom kernelrl_judge.protocol.frames import FrameKind, send\nfor f in range(3, 32):\n"
         "    try: send(socket.socket(fileno=f), FrameKind.COMPILING)\n    except OSError: pass"
     ),
     "an order for a build that has no use here": (
-        "import json, socket\nfrom kernelrl_judge.protocol import FrameKind, send\n"
+        "import json, socket\nfrom kernelrl_judge.protocol.frames import FrameKind, send\n"
         "lists = ('cpp_sources', 'device_sources', 'cflags', 'device_flags', 'ldflags', 'include_paths', 'functions')\n"
         "order = json.dumps({'name': 'x', **{name: [] for name in lists}}).encode()\nfor f in range(3, 32):\n"
         "    try: send(socket.socket(fileno=f), FrameKind.BUILD, order)\n    except OSError: pass"

@@ -14,14 +14,14 @@ import pytest
 
 from kernelrl_core.errors import InfrastructureError
 from kernelrl_core.types import Outcome
-from kernelrl_judge import worker
-from kernelrl_judge.worker import JudgeDied, JudgeWorker
+from kernelrl_judge.client import worker
+from kernelrl_judge.client.worker import JudgeDied, JudgeWorker
 from kernelrl_plugin_local import lanes
 from kernelrl_plugin_local.config import LocalConfig
 from kernelrl_plugin_local.evaluator import LocalEvaluator
 
 NO_ZYGOTE = """\
-from kernelrl_judge.nursery import Nursery, Zygote
+from kernelrl_judge.peer.nursery import Nursery, Zygote
 try:
     Zygote(Nursery(), "kernelrl_nothing.here:Runner", "cpu", {}).fork({}, [])
 except Exception as error:

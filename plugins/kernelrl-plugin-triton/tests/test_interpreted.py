@@ -11,7 +11,7 @@ import pytest
 
 HEAD = """
 import importlib, json, torch
-from kernelrl_judge.reordering import reordered
+from kernelrl_judge.runner.reordering import reordered
 from kernelrl_plugin_triton import interpreted
 
 FUNCTIONS = '''

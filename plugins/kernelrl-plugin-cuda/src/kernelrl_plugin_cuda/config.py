@@ -11,7 +11,7 @@ import attrs
 from kernelrl_core.api import Requires
 from kernelrl_core.api.backends import BackendConfig
 from kernelrl_core.api.config import MachineFact
-from kernelrl_judge.building.survey import nvidia_gpus, requires_compilers, survey
+from kernelrl_judge.build.survey import nvidia_gpus, requires_compilers, survey
 
 __all__ = ["CudaConfig"]
 

@@ -6,9 +6,9 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kernelrl_judge.building.toolchain import programs
-from kernelrl_judge.candidates import CandidateRunner
-from kernelrl_judge.disabling import disable_runtime_compilers, disable_triton
+from kernelrl_judge.build.toolchain import programs
+from kernelrl_judge.runner.backend import CandidateRunner
+from kernelrl_judge.runner.disabling import disable_runtime_compilers, disable_triton
 
 __all__ = ["CudaRunner"]
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kernelrl_core.api.config import gpu_vendors
-from kernelrl_judge.candidates import CandidateRunner
-from kernelrl_judge.disabling import disable_runtime_compilers, disable_triton
+from kernelrl_judge.runner.backend import CandidateRunner
+from kernelrl_judge.runner.disabling import disable_runtime_compilers, disable_triton
 from kernelrl_plugin_hip.archs import chosen_archs
 
 __all__ = ["HipRunner"]

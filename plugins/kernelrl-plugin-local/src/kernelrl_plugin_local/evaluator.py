@@ -28,16 +28,16 @@ from kernelrl_core.api.evaluators import (
     TaskAudit,
     sha256_text,
 )
-from kernelrl_judge import processors
-from kernelrl_judge.audit_process import Auditor
-from kernelrl_judge.building.survey import precompiled_headers
-from kernelrl_judge.modes import UNTIMED
-from kernelrl_judge.worker import JudgeDied
+from kernelrl_judge.build.survey import precompiled_headers
+from kernelrl_judge.client.auditor import Auditor
+from kernelrl_judge.client.worker import JudgeDied
+from kernelrl_judge.isolation import cpus
+from kernelrl_judge.protocol.modes import UNTIMED
 from kernelrl_plugin_local.config import LocalConfig
 from kernelrl_plugin_local.lanes import Lanes, visible_gpus
 
 if TYPE_CHECKING:
-    from kernelrl_judge.building.service import BuildService
+    from kernelrl_judge.build.service import BuildService
 
 __all__ = ["LocalEvaluator"]
 
@@ -65,7 +65,7 @@ class LocalEvaluator(Evaluator):
         self._gpus = visible_gpus()
         workers = config.workers or cores
         self._on_cpu = Lanes([None], workers, spare=workers)
-        apart = processors.surroundings(len(self._gpus)) if self._gpus else {}
+        apart = cpus.surroundings(len(self._gpus)) if self._gpus else {}
         gpu_workers = config.gpu_workers or min(_MOST_GPU_WORKERS, max(1, cores // 2))
         self._on_gpu = Lanes(self._gpus, gpu_workers, surroundings=apart)
         # A judge that times a candidate needs a core of its own.
@@ -178,7 +178,7 @@ class LocalEvaluator(Evaluator):
         if spec is None:
             return
         # Patterns of text that this module prepares take longer than most commands have.
-        from kernelrl_judge.building.calls import find_inline_calls
+        from kernelrl_judge.build.calls import find_inline_calls
 
         async def build(call: Any) -> None:
             async with self._compiling:
@@ -188,7 +188,7 @@ class LocalEvaluator(Evaluator):
 
     @functools.cached_property
     def _builds(self) -> BuildService:
-        from kernelrl_judge.building.service import BuildService
+        from kernelrl_judge.build.service import BuildService
 
         return BuildService(self._store, self._apart)
 
@@ -198,7 +198,7 @@ class LocalEvaluator(Evaluator):
         if self._prepared or spec is None or spec.get("device_only"):
             yield
             return
-        from kernelrl_judge.building.calls import find_inline_calls
+        from kernelrl_judge.build.calls import find_inline_calls
 
         builds = bool(find_inline_calls(request.source))
         self._builders += builds

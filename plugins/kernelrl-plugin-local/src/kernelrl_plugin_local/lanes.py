@@ -17,7 +17,7 @@ import attrs
 from kernelrl_core.api.config import gpu_vendors
 from kernelrl_core.api.errors import InfrastructureError, MissingPrerequisite
 from kernelrl_core.api.evaluators import Evaluation, EvaluationRequest
-from kernelrl_judge.worker import DeviceFault, JudgeDied, JudgeWorker
+from kernelrl_judge.client.worker import DeviceFault, JudgeDied, JudgeWorker
 
 __all__ = ["Lanes", "visible_gpus"]
 

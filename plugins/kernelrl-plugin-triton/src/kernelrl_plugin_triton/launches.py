@@ -29,7 +29,7 @@ import numpy as np
 import torch
 from triton.runtime import interpreter
 
-from kernelrl_judge.reordering import is_reordered
+from kernelrl_judge.runner.reordering import is_reordered
 
 __all__ = ["install"]
 

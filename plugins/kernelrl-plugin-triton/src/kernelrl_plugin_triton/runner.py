@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kernelrl_judge.candidates import CandidateRunner
-from kernelrl_judge.disabling import disable_runtime_compilers, disable_triton
-from kernelrl_judge.runner_builds import refuse_tools
+from kernelrl_judge.runner.backend import CandidateRunner
+from kernelrl_judge.runner.builds import refuse_tools
+from kernelrl_judge.runner.disabling import disable_runtime_compilers, disable_triton
 
 __all__ = ["TritonRunner"]
 

@@ -280,7 +280,7 @@ int krl_release(Handle stream, uint32_t *gate, unsigned turn) {
   return cuStreamSynchronize(stream);
 }
 
-/* The protocol of `krl_serve`: frames of `kernelrl_judge.protocol`, little-endian. */
+/* The protocol of `krl_serve`: frames of `kernelrl_judge.protocol.frames`, little-endian. */
 enum { QUEUE = 1, RELEASE = 2, SWITCH = 3, LEAVE = 4 };
 enum { STAMPS = 5 };
 typedef struct __attribute__((packed)) {

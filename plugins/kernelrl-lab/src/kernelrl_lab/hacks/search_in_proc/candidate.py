@@ -27,7 +27,7 @@ for process in [name for name in os.listdir(base) if name.isdigit() or name == "
         try:
             with open(f"{base}/{process}/{name}", "rb") as file:
                 text = file.read(1 << 20)
-            FOUND = FOUND or b"seed" in text or b"kernelrl_judge.judge" in text or b"KERNELRL" in text
+            FOUND = FOUND or b"seed" in text or b"kernelrl_judge.judge.main" in text or b"KERNELRL" in text
         except (OSError, ValueError):
             pass
     for name in (f"root{home}/.cache/kernelrl", f"cwd/../..{home}/.cache/kernelrl", "root/tmp/kernelrl-0"):

@@ -1,0 +1,180 @@
+"""Running a compiler where it can do no harm."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import attrs
+
+from kernelrl_judge.isolation import sandbox
+
+__all__ = ["Compilers", "MachineBusy", "OutOfTime", "reached_limit"]
+
+_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/alternatives", "/etc/ld.so.cache", "/opt/rocm")
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom")
+_MAX_LOG_BYTES = 1 << 20
+_FILE_MIB = 1024
+_SHORTEST_S = 0.05
+_MOSTLY = 0.9
+"""Share of its time that a compiler runs which has a processor."""
+_LIMITS = (
+    (r"File size limit exceeded|[Ff]ile too large", f"The compiler's output reached its limit of {_FILE_MIB} MiB."),
+    (r"CPU time limit exceeded", "The compiler reached its limit of time."),
+    (
+        r"out of memory|virtual memory exhausted|Cannot allocate memory|bad_alloc|Allocation failed",
+        "The compiler reached its limit of {memory_mib} MiB of memory.",
+    ),
+)
+"""What compilers say at a limit, some of them as if it were a fault of their own, and what it means."""
+
+
+class OutOfTime(Exception):
+    """The limit of time was reached; the text is the end of what the compiler had printed."""
+
+
+class MachineBusy(Exception):
+    """A compiler waited for a processor most of the time, until twice the limit."""
+
+
+@attrs.define
+class Compilers:
+    """How compilers of one build are run: time and memory are limited for all of them together and for each.
+
+    The time that a compiler waits for a processor is given to it besides, until `latest`: how busy a machine is says
+    nothing of a candidate. `deadline` and `latest` are on the clock `time.monotonic`.
+    """
+
+    readable: Sequence[str]
+    """Directories of the toolchain, beside the system's."""
+    writable: str
+    """The build's own directory."""
+    memory_mib: int
+    deadline: float
+    latest: float
+    path: str
+    """Search path of the compilers."""
+    knows_itself: bool = False
+    """Whether they have a `/proc`, to find their own files by; an assembler could read it as well."""
+
+    def extend(self, seconds: float) -> None:
+        """Give the build more time."""
+        self.deadline += seconds
+        self.latest += seconds
+
+    def run(
+        self, argv: Sequence[str], cwd: Path | str, environment: Mapping[str, str] | None = None
+    ) -> tuple[int, str, float]:
+        """Run a program in `cwd`; returns its status, what it printed and its processor time in seconds.
+
+        Raises:
+            OutOfTime: it did not end in time and was killed with all it started.
+            MachineBusy: likewise, and most of that time it had no processor.
+        """
+        left_s = self.deadline - time.monotonic()
+        if left_s <= 0:
+            raise OutOfTime
+        readable = [path for path in (*_SYSTEM, *_DEVICES, *self.readable) if os.path.exists(path)]
+
+        def confine() -> None:
+            sandbox.confine(
+                memory_mib=self.memory_mib,
+                cpu_s=int(left_s) + 2,
+                file_mib=_FILE_MIB,
+                processes=256,
+                readable=readable,
+                writable=[self.writable],
+                knows_itself=self.knows_itself,
+            )
+
+        with tempfile.TemporaryFile() as log:
+            started = time.monotonic()
+            process = subprocess.Popen(
+                argv,
+                cwd=cwd,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={
+                    "PATH": self.path,
+                    "LC_ALL": "C.UTF-8",
+                    "TMPDIR": str(cwd),
+                    "HOME": str(cwd),
+                    **(environment or {}),
+                },
+                preexec_fn=confine,
+            )
+            ended = threading.Event()
+            limit = _Limit(process.pid, left_s, self.latest, ended)
+            limit.start()
+            try:
+                _, status, usage = os.wait4(process.pid, 0)
+            finally:
+                ended.set()
+            limit.join()
+            process.returncode = os.waitstatus_to_exitcode(status)
+            size = log.seek(0, os.SEEK_END)
+            log.seek(max(0, size - _MAX_LOG_BYTES))
+            text = log.read().decode("utf-8", "replace")
+        if limit.reached:
+            raise limit.reached(text)
+        ran_s = usage.ru_utime + usage.ru_stime
+        waited_s = max(0.0, time.monotonic() - started - ran_s)
+        self.deadline = min(self.latest, self.deadline + waited_s)
+        return process.returncode, text, ran_s
+
+
+class _Limit(threading.Thread):
+    """Kills a process group that is late."""
+
+    def __init__(self, pid: int, left_s: float, latest: float, ended: threading.Event) -> None:
+        super().__init__(daemon=True)
+        self._pid = pid
+        self._left_s = left_s
+        self._latest = latest
+        self._ended = ended
+        self.reached: type[OutOfTime | MachineBusy] | None = None
+
+    def run(self) -> None:
+        started, left_s = time.monotonic(), self._left_s
+        while not self._ended.wait(left_s):
+            now = time.monotonic()
+            ran_s = _ran_s(self._pid)
+            left_s = min(self._left_s - ran_s, self._latest - now)
+            if left_s < _SHORTEST_S or ran_s > _MOSTLY * (now - started):
+                busy = ran_s < (now - started) / 2
+                self.reached = MachineBusy if busy else OutOfTime
+                _kill(self._pid)
+                return
+
+
+def _ran_s(group: int) -> float:
+    """Processor time that the processes of a group have had, in seconds."""
+    ticks = 0
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            # The name of a program, in brackets, may hold anything.
+            fields = path.read_text(errors="replace").rpartition(")")[2].split()
+            if int(fields[2]) == group:
+                ticks += sum(map(int, fields[11:15]))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def reached_limit(log: str, memory_mib: int) -> str:
+    """A sentence on the limit that a compiler's log tells of; empty where it tells of none."""
+    found = (sentence for pattern, sentence in _LIMITS if re.search(pattern, log))
+    return next(found, "").format(memory_mib=memory_mib)
+
+
+def _kill(pid: int) -> None:
+    for kill in (os.killpg, os.kill):
+        with contextlib.suppress(ProcessLookupError):
+            kill(pid, signal.SIGKILL)

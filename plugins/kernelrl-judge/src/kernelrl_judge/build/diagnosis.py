@@ -1,0 +1,213 @@
+"""Whose mistake an error of a compiler is: the candidate's, or that of having taken its source apart."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+import attrs
+
+from kernelrl_judge.build.prepare import Prepared
+from kernelrl_judge.build.request import InlineRequest
+from kernelrl_judge.build.splitting import Split
+from kernelrl_judge.build.toolchain import Toolchain
+
+__all__ = ["EXTENSION", "FUNCTIONS_FILE", "WHOLE", "CompileError", "Diagnosis", "NotCertain", "other_language"]
+
+FUNCTIONS_FILE = "functions"
+"""What compilers call the lines that are made of the argument `functions`."""
+
+_NOISE = re.compile(r"ptxas info|\s+0 bytes|In file included from |\s+from .*[,:]$")
+_SEAM = re.compile(
+    r"\bcuda[A-Z_]\w*|\bhip[A-Z]\w*|\bkernelrl(?!_prelude)\w*|\bdim3\b|declared using local type|used but never defined"
+    # Functions that CUDA's headers give the host part, for their own compiler alone.
+    r"|[‘'](?:r?(?:sqrt|cbrt|hypot)|r?norm[34]d|(?:sin|cos|sincos)pi|exp10|erfc?inv|erfcx|normcdf(?:inv)?|fdivide)f?[’']"
+    r"|[‘'](?:u|ll|ull)(?:min|max)[’']"
+)
+_NO_HEADER = re.compile(
+    r'(?:cannot open source file "|fatal error: [\'‘]?)([\w./+-]+)(?:"|[\'’]?(?:: No such file| file not found))'
+)
+_SHOWN_SOURCE = re.compile(r"^\s*\d*\s*\|.*\n?|^In file included.*\n?|^\s+from .*\n?", re.MULTILINE)
+_TORCH_NAMESPACES = re.compile(r"^[ \t]*using\s+namespace\s+(?:at|torch|c10|pybind11|std)\b[\w:]*\s*;", re.MULTILINE)
+_QUOTED = r"[‘'`](?:\w+::)*(\w+)[’']"
+_UNKNOWN_NAMES = re.compile(
+    "|".join(
+        (
+            r'identifier "(?:\w+::)*(\w+)" is undefined',
+            r'name(?:space)? "[\w:]+" has no (?:actual )?member "(\w+)"',
+            r'"(\w+)" is not a (?:type name|template|class or namespace name)',
+            rf"{_QUOTED} was not declared",
+            rf"{_QUOTED} is not a member",
+            rf"{_QUOTED} (?:has not been declared|does not name a)",
+            r"use of undeclared identifier '(\w+)'",
+            r"no member named '(\w+)'",
+            r"unknown type name '(\w+)'",
+            r"incomplete type|cannot open source file|No such file|file not found",
+        )
+    )
+)
+
+_NOT_DECLARED = re.compile(
+    rf"^{FUNCTIONS_FILE}:[\d:]+ error: {_QUOTED} (?:was not declared|has not been)[^;\n]*(;.*)?$"
+)
+_OF_FUNCTIONS = re.compile(rf"{FUNCTIONS_FILE}(?::\d+)*:")
+_EXCERPT = re.compile(r"\s*(?:\d+\s*)?\|")
+_OTHERS = {
+    "cuda": (
+        re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"](hip/[\w./]+)", re.MULTILINE),
+        re.compile(r"\bhip\w*\b"),
+        "HIP",
+        "hip",
+    ),
+    "hip": (
+        re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"](cuda\w*\.h)", re.MULTILINE),
+        re.compile(r"\bcuda\w*\.h\b"),
+        "CUDA",
+        "cuda",
+    ),
+}
+"""Language of a build -> headers of the other one, how errors speak of it, its name, and its backend."""
+
+EXTENSION, WHOLE = 2, 3
+"""Places among the routes, for errors that the routes before them would only repeat."""
+
+
+class NotCertain(Exception):
+    """Another route has to be taken; the arguments are why, and the first place that can be of use."""
+
+    def __init__(self, why: str, place: int = 0) -> None:
+        super().__init__(why)
+        self.place = place
+
+
+class CompileError(Exception):
+    """The candidate does not compile; the text is what the compiler says, in the candidate's own file names."""
+
+
+@attrs.frozen
+class Diagnosis:
+    """Reads what compilers say of one build.
+
+    Args:
+        probe: compiles a unit against torch's whole header and returns what the compiler says of it.
+    """
+
+    request: InlineRequest
+    toolchain: Toolchain
+    prepared: Prepared
+    directory: Path
+    probe: Callable[[str], str]
+
+    def fail(self, log: str, parts: Sequence[Split], *, final: bool, retry: int, device: bool = False) -> None:
+        """Decide whose error a compiler found.
+
+        Args:
+            retry: the place that can be of use where the headers' extent may be the reason.
+
+        Raises:
+            CompileError: the candidate's.
+            NotCertain: it may come from taking the source apart.
+        """
+        if not final:
+            said = _SHOWN_SOURCE.sub("", log)
+            if "kernelrl: a type is not what it seemed" in said:
+                raise NotCertain("a type is not what it seemed")
+            # An error in a kernel's own lines that an instance leads to is the candidate's.
+            if device and re.search(r"^instances\.cu[(:]\d", said, re.MULTILINE):
+                raise NotCertain("an instance of a kernel cannot be named", WHOLE)
+            if "Assembler messages:" in said:
+                raise CompileError(self.own(log))
+            missing = _NO_HEADER.findall(said)
+            if missing and not any(
+                (Path(path) / below / missing[0]).exists()
+                for path in self.toolchain.include_dirs
+                for below in ("", "cccl")
+            ):
+                raise CompileError(self.own(log))
+            if parts and not device and (seam := _SEAM.search(said)):
+                # The runtime's headers offer the device compiler more than they offer another one.
+                raise NotCertain(f"an error about {seam.group()}", WHOLE)
+            elsewhere = {name for part in parts for name in (part.host_names if device else part.device_names)}
+            unknown = [next(filter(None, match.groups()), "") for match in _UNKNOWN_NAMES.finditer(said)]
+            if unknown and device and any(part.further_headers for part in parts):
+                raise NotCertain(f"{unknown[0]} may be a name of torch's", WHOLE)
+            for name in unknown:
+                if name in elsewhere:
+                    raise NotCertain(f"{name} belongs to the other part", WHOLE)
+            known = self.prepared.known_names() if unknown else frozenset()
+            doubtful = {name for name in unknown if not name or name.encode() in known}
+            if doubtful and (visible := self._visible(doubtful, said)):
+                raise NotCertain(f"{min(visible) or 'a header'} is not known without torch's headers", retry)
+        raise CompileError(self.own(log))
+
+    def _visible(self, names: set[str], log: str) -> set[str]:
+        """Those of some names, of which a compiler said that they are unknown, that torch's headers may make known.
+
+        A header is full of common names (parameters, members) that nobody outside can see: a small unit asks which
+        names are declared outside of any namespace.
+        """
+        plain = {
+            name
+            for name in names
+            if name
+            and not re.search(rf"member \"{name}\"|{_quotes(name)} is not a member|error: [^\n]*::{name}\b", log)
+        }
+        certain = names - plain
+        if certain:
+            return certain
+        request = self.request
+        opened = [
+            found.group()
+            for text in (*request.cpp_sources, *request.device_sources)
+            for found in _TORCH_NAMESPACES.finditer(text)
+        ]
+        lines = [*dict.fromkeys(opened)]
+        for index, name in enumerate(sorted(plain)):
+            lines += [f"#ifndef {name}", f"namespace kernelrl_probe_{index} {{ using ::{name}; }}"]
+            lines += ["#else", f"#error kernelrl defines {name}", "#endif"]
+        said = self.probe("\n".join(lines) + "\n")
+        return {name for name in plain if not re.search(rf"{_quotes(f'(?:::)?{name}')} has not been declared", said)}
+
+    def own(self, log: str) -> str:
+        """What compilers say, without the paths of this machine."""
+        log = log.replace(str(self.directory) + "/", "").replace('"device0.cu"', '"cuda.cu"')
+        for path in self.toolchain.directories():
+            log = log.replace(path + "/", "")
+        log = re.sub(r"(?<![\w.+-])(?:/[\w.+-]+)+/(?=[\w.+-]+[:(])", "", log)
+        lines = (line for line in log.splitlines() if not _NOISE.match(line))
+        return "\n".join(_in_terms_of_functions(lines))
+
+
+def other_language(request: InlineRequest, log: str) -> str:
+    """What is wrong with a source for the other kind of GPU, in a line; empty where that is not what compilers say."""
+    if request.language not in _OTHERS:
+        return ""
+    headers, speaks, title, backend = _OTHERS[request.language]
+    for source in request.device_sources:
+        if (found := headers.search(source)) and speaks.search(log):
+            line = source.count("\n", 0, found.start()) + 1
+            here = request.language
+            return (
+                f"cuda.cu:{line}: error: <{found[1]}> is {title}, which backend {here} does not compile; "
+                f"use backend {backend} (-b {backend}), or write {here.upper()}"
+            )
+    return ""
+
+
+def _in_terms_of_functions(lines: Iterable[str]) -> Iterator[str]:
+    """Messages on the lines made of the argument `functions`, as messages on the argument."""
+    about = False
+    for line in lines:
+        if about and _EXCERPT.match(line):
+            continue
+        about = bool(_OF_FUNCTIONS.match(line))
+        if (missing := _NOT_DECLARED.match(line)) and not missing[1].startswith("pybind11_"):
+            yield f"functions names {missing[1]!r}, which cpp_sources neither declares nor defines{missing[2] or ''}"
+        # What g++ says of the function around them, and of the module that is not made, is of no use.
+        elif not about or (": error:" in line and "pybind11_" not in line):
+            yield line
+
+
+def _quotes(pattern: str) -> str:
+    return rf"[‘'`]{pattern}[’']"

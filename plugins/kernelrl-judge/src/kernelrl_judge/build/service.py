@@ -1,0 +1,252 @@
+"""The build service as others see it: the judge, when a candidate calls `load_inline`, and the evaluator, which has
+the builds made that can be read off the source before a GPU is asked for. Both start the same job process."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+import os
+import secrets
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from kernelrl_core.api.evaluators import EvaluationSettings
+from kernelrl_judge.build.calls import InlineCall, find_inline_calls
+from kernelrl_judge.build.emptying import without_kernel_bodies
+from kernelrl_judge.build.imports import library_imports
+from kernelrl_judge.build.kept import kept_answer, store_of
+from kernelrl_judge.build.lexing import Unreadable
+from kernelrl_judge.protocol.frames import ProtocolError
+
+__all__ = ["BuildCrashed", "BuildService", "BuildUnavailable", "call_request", "device_arch", "target_archs"]
+
+_JOB = (sys.executable, "-P", "-m", "kernelrl_judge.build.job")
+_PREPARATION_S = 600.0
+"""How long the first build with a toolchain may take beyond its own limit."""
+_POLL_S = 0.02
+_FACTS = ("route", "reason", "cached", "seconds", "cpu_seconds", "stages")
+
+
+class BuildUnavailable(Exception):
+    """This machine lacks what a build needs; the arguments are what, and the fix."""
+
+
+class BuildCrashed(Exception):
+    """The build job failed, for a reason that is nobody's mistake but ours."""
+
+
+class BuildService:
+    """Builds of one machine.
+
+    Args:
+        directory: store of the builds, shared by all processes.
+        environment: variables that builds have beside those of this process.
+    """
+
+    def __init__(self, directory: Path, environment: Mapping[str, str] | None = None) -> None:
+        self._directory = directory
+        self._environment = {**os.environ, **environment} if environment else None
+
+    def answer(
+        self,
+        asked: bytes,
+        spec: Mapping[str, Any],
+        settings: EvaluationSettings,
+        *,
+        cancelled: Callable[[], bool],
+        source: str = "",
+        disabled: bool = False,
+    ) -> tuple[bytes, list[int]]:
+        """What a runner is told about the build it asked for, and descriptors of what was built and of the binder.
+
+        Args:
+            asked: what `runner.builds` sends; from an untrusted process.
+            spec: from `BackendRunner.toolchain`.
+            source: the candidate's. What can be read off it is built before it runs, and kept. The rest is built
+                whenever it is asked for: how long that takes would tell a candidate what others have asked.
+            disabled: build kernels that do nothing.
+
+        Raises:
+            Unreadable: it is not certain that they would do nothing.
+            ProtocolError: nothing that `runner.builds` would send.
+            BuildUnavailable: this machine cannot build.
+            BuildCrashed: a build ended without an answer.
+            Cancelled: nobody waits any more.
+        """
+        request = _request(_read(asked), spec)
+        shown = _shows(source, request, spec)
+        if disabled:
+            if any("__global__" in flag for flag in request["device_flags"]):
+                raise Unreadable("a macro of the flags makes kernels")
+            request["device_sources"] = [without_kernel_bodies(text) for text in request["device_sources"]]
+        order = self._order(request, settings)
+        if not shown:
+            order["scope"] = secrets.token_hex(16)
+            result = self._run(order, cancelled)
+        else:
+            result = kept_answer(order) or self._run(order, cancelled)
+        try:
+            return self._told(result, spec)
+        finally:
+            if not shown and "key" in result:
+                store_of(order).drop(result["key"])
+
+    @staticmethod
+    def _told(result: Mapping[str, Any], spec: Mapping[str, Any]) -> tuple[bytes, list[int]]:
+        if "missing" in result:
+            raise BuildUnavailable(result["missing"], result["fix"])
+        if "error" in result:
+            facts = {"route": "failed", "seconds": result.get("seconds"), "cpu_seconds": result.get("cpu_seconds", 0.0)}
+            return json.dumps({"error": result["error"][-200_000:], "facts": facts}).encode(), []
+        told = {name: result[name] for name in ("kind", "bindings", "module_name") if name in result}
+        told["facts"] = {name: result[name] for name in _FACTS if name in result}
+        told["resources"] = result.get("resources", [])
+        # By descriptor and not by path: a runner does not see the files of its judge.
+        paths = [result["path"]] if result.get("path") else []
+        told["library_symbols"] = [name for path in paths for name in library_imports(path, spec["language"])]
+        paths += [result["binder"]] if result["kind"] == "bound" else []
+        return json.dumps(told).encode(), [os.open(path, os.O_RDONLY | os.O_CLOEXEC) for path in paths]
+
+    async def prebuild(self, call: InlineCall, spec: Mapping[str, Any], settings: EvaluationSettings) -> None:
+        """Have a build ready for the moment in which the candidate asks for it. Failures are found again then."""
+        order = self._order(call_request(call, spec), settings)
+        if await asyncio.to_thread(kept_answer, order) is not None:
+            return
+        process = await asyncio.create_subprocess_exec(
+            *_JOB,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.DEVNULL,
+            env=self._environment,
+        )
+        try:
+            await process.communicate(json.dumps(order).encode())
+        except BaseException:
+            if process.returncode is None:
+                process.kill()
+            raise
+
+    def _order(self, request: Mapping[str, Any], settings: EvaluationSettings) -> dict[str, Any]:
+        return {
+            "directory": str(self._directory),
+            "request": request,
+            "timeout_s": settings.build_timeout_s,
+            "memory_mib": settings.build_memory_mib,
+        }
+
+    @staticmethod
+    def _run(order: Mapping[str, Any], cancelled: Callable[[], bool]) -> dict[str, Any]:
+        from kernelrl_judge.peer.process import Cancelled
+
+        started = time.monotonic()
+        with subprocess.Popen(_JOB, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            try:
+                assert process.stdin is not None
+                assert process.stdout is not None
+                assert process.stderr is not None
+                process.stdin.write(json.dumps(order).encode())
+                process.stdin.close()
+                os.set_blocking(process.stdout.fileno(), False)
+                os.set_blocking(process.stderr.fileno(), False)
+                output, trouble = b"", b""
+                while process.poll() is None:
+                    output += process.stdout.read() or b""
+                    trouble += process.stderr.read() or b""
+                    if cancelled():
+                        raise Cancelled
+                    if time.monotonic() - started > order["timeout_s"] + _PREPARATION_S:
+                        raise BuildCrashed("the build service does not end; look at the machine's load and disk")
+                    time.sleep(_POLL_S)
+                output += process.stdout.read() or b""
+                trouble += process.stderr.read() or b""
+            finally:
+                if process.poll() is None:
+                    process.kill()
+        try:
+            result: dict[str, Any] = json.loads(output)
+        except ValueError:
+            last = trouble.decode("utf-8", "replace").strip().splitlines()[-1:] or ["without a word"]
+            raise BuildCrashed(f"the build service failed: {last[0]}") from None
+        if "trouble" in result:
+            raise BuildCrashed(result["trouble"])
+        return result
+
+
+def call_request(call: InlineCall, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """The build that a call in a source asks for."""
+    asked = {
+        "name": call.name,
+        "cpp_sources": [piece.text for piece in call.cpp_sources],
+        "device_sources": [piece.text for piece in call.cuda_sources],
+        "functions": [list(pair) for pair in call.functions or ()],
+        "cflags": list(call.cflags),
+        "device_flags": list(call.device_flags),
+        "ldflags": list(call.ldflags),
+        "include_paths": list(call.include_paths),
+    }
+    return _request(asked, spec)
+
+
+@functools.cache
+def device_arch() -> str:
+    """Architecture of the GPU at hand, such as `9.0`, by asking the driver; empty where there is none."""
+    try:
+        command = ["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.split("\n")[0].strip() if done.returncode == 0 else ""
+
+
+def target_archs(spec: Mapping[str, Any]) -> list[str]:
+    """Architectures that a toolchain's specification stands for on this machine."""
+    archs = [str(name) for name in spec.get("arch", ())]
+    return archs or ([device_arch() or "9.0"] if spec["language"] == "cuda" else [])
+
+
+_LISTS = ("cpp_sources", "device_sources", "cflags", "device_flags", "ldflags", "include_paths")
+
+
+def _read(asked: bytes) -> dict[str, Any]:
+    def is_texts(value: object) -> bool:
+        return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+    try:
+        data = json.loads(asked)
+        lists = [[data["name"]], *(data[name] for name in _LISTS), *data["functions"]]
+        sound = all(map(is_texts, lists)) and all(len(pair) == 2 for pair in data["functions"])
+    except (ValueError, TypeError, KeyError, RecursionError):
+        sound = False
+    if not sound:
+        raise ProtocolError("a malformed order for a build")
+    return dict(data)
+
+
+def _shows(source: str, request: Mapping[str, Any], spec: Mapping[str, Any]) -> bool:
+    """Whether a source shows a build as it is, but for its name."""
+    calls = [call for call in find_inline_calls(source) if call.complete]
+    return any({**call_request(call, spec), "name": request["name"]} == request for call in calls)
+
+
+def _request(asked: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[str, Any]:
+    flags = [str(flag) for flag in spec.get("flags", ())]
+    device = spec["language"] != "cpp"
+    return {
+        "language": spec["language"],
+        "name": str(asked["name"]),
+        "cpp_sources": [str(text) for text in asked["cpp_sources"]],
+        # An empty text stands for no device code where there is none to compile.
+        "device_sources": [str(text) for text in asked["device_sources"] if device or str(text).strip()],
+        "functions": [[str(name), str(text)] for name, text in asked["functions"]],
+        "cflags": [str(flag) for flag in asked["cflags"]] + ([] if device else flags),
+        "device_flags": [str(flag) for flag in asked["device_flags"]] + (flags if device else []),
+        "ldflags": [str(flag) for flag in asked["ldflags"]],
+        "include_paths": [str(path) for path in asked["include_paths"]],
+        "arch": target_archs(spec),
+        "device_only": bool(spec.get("device_only")),
+    }

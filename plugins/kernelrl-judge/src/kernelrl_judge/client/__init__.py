@@ -1,0 +1,1 @@
+"""Judge processes as the main process sees them. Imports no torch."""

@@ -1,0 +1,1 @@
+"""Keeps untrusted processes apart: namespaces, system calls, control groups, limits, CPU cores."""

@@ -1,0 +1,1 @@
+"""The judge process: evaluates one candidate after the other. It never imports a candidate."""

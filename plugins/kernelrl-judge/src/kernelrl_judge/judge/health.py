@@ -1,0 +1,74 @@
+"""Whether a device stores and computes what it is told to. Runs in a judge, which may hang: its worker watches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from kernelrl_core.api.evaluators import DeviceLease
+from kernelrl_judge.peer import device_facts
+from kernelrl_judge.protocol.out_of_memory import lacks_device_memory
+
+__all__ = ["examine", "probe"]
+
+_PATTERN_WORDS = 1 << 21
+_SIDE = 512
+_LARGEST = 8
+_PROBE_LIMIT_S = 20.0
+_TURN_LIMIT_S = 600.0
+
+
+def examine(device: str, expect: Callable[[float], None]) -> str | None:
+    """Probe a device while nobody is timed on it.
+
+    Args:
+        device: `cuda` or `cpu`.
+        expect: told in how many seconds from now the next sign of life comes at the latest.
+
+    Returns:
+        Why the device is unwell, or None.
+    """
+    if device == "cuda" and not torch.cuda.is_available():
+        return device_facts.no_gpu()[0]
+    try:
+        turns = DeviceLease(device_facts.device_name(device), lambda: None)
+    except RuntimeError as error:
+        return _text(error)
+    expect(_TURN_LIMIT_S)
+    with turns.shared():
+        expect(_PROBE_LIMIT_S)
+        reason = probe(device)
+    if reason is not None and lacks_device_memory(reason):
+        # A candidate may have taken all of it.
+        expect(_TURN_LIMIT_S)
+        with turns.alone():
+            expect(_PROBE_LIMIT_S)
+            reason = probe(device)
+    return reason
+
+
+def probe(device: str) -> str | None:
+    """Why a device does not keep a pattern in its memory or multiplies wrongly, or None; takes milliseconds."""
+    generator = torch.Generator().manual_seed(0)
+    pattern = torch.randint(-(1 << 31), 1 << 31, (_PATTERN_WORDS,), dtype=torch.int32, generator=generator)
+    factors = torch.randint(-_LARGEST, _LARGEST, (2, _SIDE, _SIDE), generator=generator)
+    # Sums of small integers are exact in every order, and in TF32.
+    left, right = factors.to(torch.float32)
+    expected = torch.matmul(*factors.to(torch.float64))
+    try:
+        kept = pattern.to(device, copy=True)
+        inverted = torch.bitwise_not(kept)
+        product = torch.matmul(left.to(device), right.to(device))
+        if device == "cuda":
+            torch.cuda.synchronize()
+        if not (torch.equal(kept.cpu(), pattern) and torch.equal(inverted.cpu(), torch.bitwise_not(pattern))):
+            return "its memory does not hold what was written to it"
+        wrong = int((product.cpu().to(torch.float64) != expected).sum())
+    except RuntimeError as error:
+        return _text(error)
+    return f"{wrong} of {expected.numel()} elements of a matrix product are wrong" if wrong else None
+
+
+def _text(error: Exception) -> str:
+    return " ".join(str(error).split())[:300] or type(error).__name__

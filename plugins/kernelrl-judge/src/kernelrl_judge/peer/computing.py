@@ -1,0 +1,74 @@
+"""The operators of a call, as its judge weighs them: who computed, if not the kernels?
+
+Left out is what only allocates, arranges or converts, and what works on little beside the inputs and outputs of the
+call, such as the sum of partial results.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from kernelrl_judge.protocol.trees import tensors
+
+__all__ = ["computing", "computing_symbols"]
+
+_LEAST_SHARE = 0.25
+_FEW = 64
+"""Elements that anybody may read as numbers, for sizes and conditions, and work on."""
+_MOST_NAMED = 64
+_ARRANGING = re.compile(
+    r"aten::_*(?:(?:new_)?(?:empty|zeros|ones|full)\w*|fill|zero|arange|scalar_tensor|lift_fresh|clone|copy|copy_from\w*|to_copy"
+    r"|to|contiguous|detach\w*|alias\w*|view\w*|reshape\w*|unsafe_view|permute|transpose|t|expand\w*|squeeze|unsqueeze"
+    r"|flatten|unflatten|slice\w*|select\w*|narrow\w*|split\w*|chunk|unbind|unfold|as_strided\w*|cat|stack|repeat"
+    r"|constant_pad_nd|pad\w*|\w+ion_pad[123]d|diagonal|movedim|real|imag|local_scalar_dense|item|is_\w+"
+    r"|record_stream|set|resize\w*|nested\w*|has_\w+|pin_memory|result_type|resolve_\w+|type_as|numpy_T"
+    r"|swapaxes|swapdims|moveaxis|ravel|[hvd]split|tensor_split|unsafe_(?:split\w*|chunk)|mT|mH|adjoint|concat\w*|tile"
+    r"|broadcast_t\w+|(?:[hvd]|column_|row_)stack|atleast_[123]d|block_diag|diag_embed|equal)_?"
+)
+"""Those that allocate, arrange, convert or compare as a whole."""
+_LEAVING = "torch.Tensor."
+
+
+def computing(found: Any, inputs: Any, outputs: Any) -> list[str]:
+    """Names of the operators of torch that computed, and of the ways out of torch, the largest first: of each that
+    takes or makes a quarter of the elements of the largest tensor of the call, or makes a quarter of the outputs. Many
+    small ones count together.
+
+    Args:
+        found: from `operators.listed`, in an untrusted process.
+    """
+    entries = [
+        (name, taken, made)
+        for name, taken, made in _entries(found)
+        if name.startswith(_LEAVING) or (name.startswith("aten::") and not _ARRANGING.fullmatch(name))
+    ]
+    largest = max(map(torch.Tensor.numel, tensors((inputs, outputs))), default=0)
+    results = sum(map(torch.Tensor.numel, tensors(outputs)))
+    much = max(_FEW, _LEAST_SHARE * largest)
+    many = max(_FEW, _LEAST_SHARE * results)
+    if sum(taken for _, taken, _ in entries) < much and sum(made for _, _, made in entries) < many:
+        return []
+    entries.sort(key=lambda entry: -max(entry[1:]))
+    return [name for name, _, _ in entries][:_MOST_NAMED]
+
+
+def _entries(found: Any) -> list[Any]:
+    return [
+        entry
+        for entry in (found if isinstance(found, list) else ())
+        if isinstance(entry, list) and [*map(type, entry)] == [str, int, int]
+    ]
+
+
+def computing_symbols(names: Sequence[str]) -> list[str]:
+    """Those of the imports of an extension (`building.imports`) that compute: neither arrange nor sum, nor call the
+    objects of Python that a class of pybind11 needs."""
+    return [
+        name
+        for name in names
+        if not (_ARRANGING.fullmatch(name) or name in ("aten::sum", "aten::mean") or name.startswith("PyObject_"))
+    ]

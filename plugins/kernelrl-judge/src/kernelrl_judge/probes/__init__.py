@@ -1,0 +1,1 @@
+"""Checks of one candidate: its outputs, effects, own kernels, and harder inputs."""

@@ -1,0 +1,130 @@
+"""The probe `no_op`: does the output depend on what the candidate's kernels compute?
+
+A correct candidate is run once more, in a runner of its own, where memory holds what is no number and its kernels do
+nothing, or nothing but copy (`disabling`, and `building.emptying` for what the build service compiles). If the output
+is right all the same, something else has computed it, and the kernels are decoys.
+
+What this cannot see: a candidate that looks at what its kernels did, and a kernel that moves a part of the way what a
+library computes from.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
+
+import attrs
+import torch
+
+from kernelrl_core.api.evaluators import Evaluation, EvaluationRequest, Finding, Outcome, Severity
+from kernelrl_judge.probes import messages
+from kernelrl_judge.task.reference import Trial
+
+__all__ = ["comes_by_itself", "concluded", "probe_request", "why_not"]
+
+_LIMIT_S = 20.0
+_OTHER_WAYS = re.compile(
+    r"\b(?:ctypes|cffi|numba|pycuda|cupyx|tilelang|cutlass|cuda\.bindings|_?nvrtc\w*|hiprtc\w*"
+    r"|[cC]u(?:da)?(?:Module|Library)\w+|cuLaunch\w+|hipModule\w+|_cuda_load_module)\b"
+)
+_LIBRARY_SHARE = 0.5
+_NEAR = 1e-3
+
+
+def why_not(request: EvaluationRequest, evaluation: Evaluation, backend: Any, mode: str) -> str | None:
+    """Why a candidate is not probed: a reason to tell of, empty text for none; None if it is."""
+    settings = request.settings
+    if evaluation.outcome is not Outcome.CORRECT or settings.profile != "strict" or "no_op" not in settings.probes:
+        return ""
+    if not (_always(mode, settings.probes) or _is_suspect(request, evaluation)):
+        return ""
+    if not request.kernels and request.kernels_complete:
+        return "no kernel was found in the source"
+    if not backend.disables_kernels:
+        return f"backend {request.backend} cannot disable kernels"
+    return None
+
+
+def _always(mode: str, probes: Collection[str]) -> bool:
+    """Whether candidates are probed that nothing speaks against.
+
+    On a device the probe takes a context and a build, and in the interpreter a fifth of the whole, where the operators
+    of torch are listed in every call.
+    """
+    return mode == "cpu" or (mode == "interpreter" and "operators" not in probes)
+
+
+def probe_request(request: EvaluationRequest) -> EvaluationRequest:
+    """The same candidate on the inputs of one trial, not timed."""
+    settings = attrs.evolve(
+        request.settings, trials=1, timing=False, timeout_s=min(request.settings.timeout_s, _LIMIT_S)
+    )
+    return attrs.evolve(request, settings=settings)
+
+
+def concluded(request: EvaluationRequest, evaluation: Evaluation, without: Evaluation, trial: Trial) -> Evaluation:
+    """The verdict, after the candidate was judged `without` its kernels, on the inputs of a trial."""
+    profile = {**evaluation.profile, "no_op": without.outcome.value}
+    if without.outcome is not Outcome.CORRECT:
+        return attrs.evolve(evaluation, profile=profile)
+    if comes_by_itself(trial):
+        reason = "not tried: the expected output is constant, or one of the inputs"
+        return attrs.evolve(evaluation, profile={**profile, "no_op": reason})
+    named = ", ".join(request.kernels[:4]) + (", …" if len(request.kernels) > 4 else "")
+    evidence = f"the output is right although {named} did nothing but copy"
+    other = _OTHER_WAYS.search(request.source) if evaluation.provenance["mode"] == "gpu" else None
+    if other is not None:
+        evidence += f"; kernels may have been launched through {other.group()}"
+        finding = Finding("decoy_kernels", Severity.SUSPECT, evidence, checker="judge")
+        return attrs.evolve(evaluation, findings=(*evaluation.findings, finding), profile=profile)
+    finding = Finding("decoy_kernels", Severity.HACK, evidence, checker="judge")
+    return attrs.evolve(
+        evaluation,
+        outcome=Outcome.HACKED,
+        message=messages.hacked(finding),
+        detail=f"{evaluation.detail}\n{evidence}".strip(),
+        findings=(*evaluation.findings, finding),
+        profile=profile,
+    )
+
+
+def _is_suspect(request: EvaluationRequest, evaluation: Evaluation) -> bool:
+    library = evaluation.profile.get("library_kernel_share")
+    return (
+        bool(request.suspect_rules or evaluation.profile.get("computing_operators"))
+        or any(found.severity is Severity.SUSPECT or found.rule == "not_recorded" for found in evaluation.findings)
+        or (isinstance(library, float) and library >= _LIBRARY_SHARE)
+    )
+
+
+def comes_by_itself(trial: Trial) -> bool:
+    """Whether outputs are constant or copies of inputs, so that they may be right without any computation."""
+    inputs = list(_tensors(trial.inputs))
+    return all(_comes_by_itself(tensor, inputs) for tensor in _tensors(trial.expected))
+
+
+def _comes_by_itself(expected: torch.Tensor, inputs: Sequence[torch.Tensor]) -> bool:
+    """Whether memory that was cleared, or an input that is copied, may be right."""
+    first = expected.flatten()[:1]
+    if expected.numel() <= 1:
+        # Nobody clears memory with another number.
+        return bool(((first == 0) | (first == 1) | first.isinf()).all())
+    if bool((expected == first).all()):
+        return True
+    flat = expected.flatten().double()
+    return any(
+        tensor.numel() == flat.numel() and torch.allclose(tensor.flatten().double(), flat, rtol=_NEAR, atol=0.0)
+        for tensor in inputs
+    )
+
+
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _tensors(item)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _tensors(item)

@@ -1,0 +1,134 @@
+"""Correctness by replays: each call is one pass on fresh inputs, which the judge writes into the slot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import torch
+
+from kernelrl_core.api.evaluators import EvaluationSettings, Finding, Mismatch
+from kernelrl_judge.peer.replay import CandidateSession
+from kernelrl_judge.probes.effects import lacking_state, wrong_inputs, wrong_state
+from kernelrl_judge.probes.stress_calls import Judged, StressCall, judged
+from kernelrl_judge.probes.stress_effects import left_in_inputs, left_in_state
+from kernelrl_judge.probes.values import Found
+from kernelrl_judge.protocol.layouts import leaves_bytes
+from kernelrl_judge.task.comparing import compare_values, tolerance
+from kernelrl_judge.task.input_indices import WARM
+from kernelrl_judge.task.reference import Reference, Trial
+
+__all__ = ["ReplayTrials", "warm_inputs"]
+
+_MOST_STATE_BYTES = 1 << 30
+
+
+class ReplayTrials:
+    """The trials and the calls of the probe `stress` of one candidate, as replays.
+
+    Args:
+        construct: has the candidate construct its model with the parameters of a reference.
+    """
+
+    def __init__(
+        self, session: CandidateSession, settings: EvaluationSettings, construct: Callable[[Reference], object]
+    ) -> None:
+        self._session = session
+        self._settings = settings
+        self._construct = construct
+        self._limit = tolerance(settings)
+        self.findings: tuple[Finding, ...] = ()
+        """Suspicions that are no verdict."""
+        self.call_us: list[float] = []
+        """Device time of each pass of one call."""
+
+    def run(self, reference: Reference) -> Found:
+        """Construct the candidate, record one call, and compare it on the inputs of every trial.
+
+        Raises:
+            NotRecorded: the candidate cannot be recorded.
+            What `construct` raises.
+        """
+        count = self._settings.trials
+        others = self._settings.profile == "strict" and "parameters" in self._settings.probes and count > 1
+        others = others and 0 < leaves_bytes(reference.state) < _MOST_STATE_BYTES
+        passed, failed = 0, None
+        for index in range(count):
+            used = reference.with_other_parameters() if others and index == 0 else reference
+            if index <= int(others):
+                self.construct(used)
+            trial = used.trial(index)
+            wrong = self._called(used, trial)
+            if wrong is None:
+                wrong = compare_values(trial.expected, self._session.output(trial.expected, 0), self._limit)
+            if wrong is None:
+                wrong = self._left(used, trial)
+            if wrong is None:
+                passed += 1
+                continue
+            found = Found(0, wrong, other_parameters=used is not reference, final=wrong.kind in ("structure", "shape"))
+            failed = failed or found
+            if found.final:
+                break
+        return Found(passed) if failed is None else attrs.evolve(failed, passed=passed)
+
+    def construct(self, used: Reference) -> None:
+        """Have the candidate construct its model anew; it is recorded again at the next call."""
+        self._session.leave()
+        self._construct(used)
+
+    def stressed(self, call: StressCall, used: Reference, settings: EvaluationSettings) -> Judged:
+        """Make a call of the probe `stress`.
+
+        Args:
+            used: the reference whose parameters the candidate has.
+        """
+        wrong = self._called(used, call.trial)
+        if wrong is not None:
+            return Judged(wrong, None)
+        found = judged(call, self._session.output(call.trial.expected, 0), settings, used.dtype)
+        if found.wrong is not None:
+            return found
+        after = self._session.inputs(call.trial.inputs, 0)
+        wrong = left_in_inputs(call, after, used.facts["returned_inputs"], settings, used.dtype)
+        state = used.changed_state
+        if wrong is None and state:
+            wrong = left_in_state(call, self._session.left(state), settings, used.dtype)
+        return attrs.evolve(found, wrong=wrong)
+
+    def _called(self, used: Reference, trial: Trial) -> Mismatch | None:
+        """One pass on the inputs of a trial, recorded first where nothing like it has been recorded."""
+        session = self._session
+        if not session.fits([trial.inputs]):
+            session.record([trial.inputs], warm_inputs(used, trial.inputs), trial.expected, (1,), used.changed_state)
+        wrong = session.mismatch(trial.expected)
+        if wrong is not None:
+            return wrong
+        session.write([trial.inputs])
+        self.call_us.append(session.run().calls_us)
+        return None
+
+    def _left(self, used: Reference, trial: Trial) -> Mismatch | None:
+        """What a call left in its inputs and in the state."""
+        after = self._session.inputs(trial.inputs, 0)
+        wrong = wrong_inputs(trial, after, used.facts["returned_inputs"], self._limit)
+        if wrong is not None or not trial.state_after:
+            return wrong
+        left = self._session.left(trial.state_after)
+        self.findings += lacking_state(used, trial.state_after, left)
+        return wrong_state(trial, left, self._limit)
+
+
+def warm_inputs(used: Reference, like: list[Any]) -> list[Any]:
+    """Inputs for the calls before a recording.
+
+    Inputs of other shapes than the task draws, as some calls of `stress` have, are used themselves: noise could leave
+    the domain of the task.
+    """
+    found = used.inputs(WARM)
+    return found if [*map(_shape, found)] == [*map(_shape, like)] else like
+
+
+def _shape(value: Any) -> Any:
+    return value.shape if isinstance(value, torch.Tensor) else None

@@ -1,0 +1,1 @@
+"""Shared by judge and runner: messages, values as bytes, and the layout of shared memory."""

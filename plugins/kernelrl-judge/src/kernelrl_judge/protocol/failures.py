@@ -1,0 +1,53 @@
+"""What a runner says of an exception of its candidate, and its bytes."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import attrs
+
+from kernelrl_judge.protocol.frames import ProtocolError
+from kernelrl_judge.protocol.values import decode_tree, encode_tree
+
+__all__ = ["Failure", "Stage", "decode_failure", "encode_failure"]
+
+
+class Stage(IntEnum):
+    """Where a failure happened."""
+
+    LOAD = 1
+    CONSTRUCT = 2
+    FORWARD = 3
+    EXPORT = 4
+
+
+@attrs.frozen
+class Failure:
+    """What a runner says of an exception: evidence against its own candidate, and no more."""
+
+    stage: Stage
+    kind: str
+    """`compile`, `memory` or `error`, as the backend's runner half classified it."""
+    name: str
+    """Name of the exception's class."""
+    text: str
+    """Traceback and message, shortened in the middle."""
+
+
+def encode_failure(failure: Failure) -> bytes:
+    """Body of a `FAILED` frame."""
+    return bytes([failure.stage]) + encode_tree([failure.kind, failure.name, failure.text])
+
+
+def decode_failure(body: bytes) -> Failure:
+    """The failure in the body of a `FAILED` frame.
+
+    Raises:
+        ProtocolError: it is none.
+    """
+    if not body or body[0] not in Stage.__members__.values():
+        raise ProtocolError("a failure without a stage")
+    tree = decode_tree(body[1:])
+    if not isinstance(tree, list) or len(tree) != 3 or not all(isinstance(item, str) for item in tree):
+        raise ProtocolError("a failure is three texts")
+    return Failure(Stage(body[0]), *tree)

@@ -1,0 +1,94 @@
+"""KernelBench's ways to time a kernel, inside the process of the candidate, as there.
+
+Each returns the times of single calls in milliseconds; KernelBench reports their mean.
+
+    cuda_event    3 warm-ups; per trial: wait, empty the L2 cache, an event on each side of a call; the first is dropped
+    do_bench      Triton's own routine with its default budget; the number of trials has no effect
+    do_bench_impl a fixed number of warm-ups and trials in the manner of Triton's routine, without waiting between them
+    host_time     the host's clock around one call and a wait for the device
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+__all__ = ["measure"]
+
+_WARM_UPS = 3
+_FLUSH_BYTES = 256 << 20
+_MAX_TRIALS = 2000
+
+
+def measure(call: Callable[[], Any], method: str, trials: int, device: str) -> list[float]:
+    """Times of single calls, in milliseconds."""
+    trials = min(trials, _MAX_TRIALS)
+    with torch.no_grad():
+        if device != "cuda":
+            return _host_times(call, trials, device)
+        match method:
+            case "cuda_event":
+                return _event_times(call, trials)
+            case "do_bench":
+                from triton.testing import do_bench
+
+                times: list[float] = do_bench(call, return_mode="all")
+                return [float(value) for value in times]
+            case "do_bench_impl":
+                return _queued_times(call, trials)
+            case _:
+                return _host_times(call, trials, device)
+
+
+def _event_times(call: Callable[[], Any], trials: int) -> list[float]:
+    for _ in range(_WARM_UPS):
+        call()
+        torch.cuda.synchronize()
+    torch.cuda.empty_cache()
+    flush = torch.empty(_FLUSH_BYTES // 4, dtype=torch.int32, device="cuda")
+    times = []
+    for _ in range(trials + 1):
+        first, last = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        torch.cuda.synchronize()
+        flush.fill_(42)
+        first.record()
+        call()
+        last.record()
+        torch.cuda.synchronize()
+        times.append(float(first.elapsed_time(last)))
+    return times[1:]
+
+
+def _queued_times(call: Callable[[], Any], trials: int) -> list[float]:
+    flush = torch.empty(_FLUSH_BYTES // 4, dtype=torch.int32, device="cuda")
+    for _ in range(_WARM_UPS):
+        call()
+    pairs = []
+    for _ in range(trials):
+        first, last = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        flush.zero_()
+        first.record()
+        call()
+        last.record()
+        pairs.append((first, last))
+    torch.cuda.synchronize()
+    return [float(first.elapsed_time(last)) for first, last in pairs]
+
+
+def _host_times(call: Callable[[], Any], trials: int, device: str) -> list[float]:
+    flush = torch.empty(_FLUSH_BYTES // 4, dtype=torch.int32, device=device) if device == "cuda" else None
+    times = []
+    for index in range(_WARM_UPS + trials):
+        if flush is not None:
+            flush.zero_()
+            torch.cuda.synchronize()
+        started = time.perf_counter()
+        call()
+        if device == "cuda":
+            torch.cuda.synchronize()
+        if index >= _WARM_UPS:
+            times.append((time.perf_counter() - started) * 1e3)
+    return times

@@ -1,0 +1,247 @@
+"""Records the candidate in its runner, and then lets the native library serve the judge.
+
+Everything that this module reports is evidence: candidate code shares the process. The judge compares every output and
+checks the times against its own clock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+
+from kernelrl_judge.protocol.failures import Stage
+from kernelrl_judge.protocol.frames import Frame, FrameKind
+from kernelrl_judge.protocol.out_of_memory import lacks_memory
+from kernelrl_judge.protocol.values import TensorLeaf, decode_tree, leaves_of
+from kernelrl_judge.replay import nodes
+from kernelrl_judge.replay.capture import Captured, NotCaptured, Recorder, storage_range
+from kernelrl_judge.replay.library import DriverError, Library
+from kernelrl_judge.runner.candidate import Candidate
+from kernelrl_judge.runner.memory import Originals, tensors
+
+__all__ = ["CandidateRecorder"]
+
+_WARM_UPS = 3
+_MAX_REASON = 300
+_CAPTURE_ERRORS = (
+    (re.compile(r"unjoined work", re.I), "work on another stream is not joined to the current stream"),
+    (re.compile(r"legacy stream|implicit", re.I), "work is launched on the legacy default stream"),
+    (
+        re.compile(r"not permitted when stream is capturing|capture.*unsupported|capturing", re.I),
+        "the call waits for the device or copies to the host",
+    ),
+    (re.compile(r"previous error during capture|invalidated", re.I), "a CUDA call that cannot be recorded was made"),
+)
+
+
+class _Undescribed(Exception):
+    """An output that cannot be described; the argument is the error."""
+
+
+class CandidateRecorder:
+    """Serves the judge's orders to record.
+
+    Args:
+        library: opened before the candidate was loaded.
+        originals: methods of torch, put back before outputs are described.
+    """
+
+    def __init__(self, candidate: Candidate, library: Library, originals: Originals) -> None:
+        self._candidate = candidate
+        self._library = library
+        self._originals = originals
+        self._recorder: Recorder | None = None
+        self._path = candidate.dialogue.path
+        self._kept: list[Captured] = []
+
+    def load(self) -> None:
+        """Load the device code; before candidate code runs, and with a context."""
+        self._library.load()
+        self._recorder = Recorder(self._library)
+
+    def record(self, frame: Frame) -> None:
+        """Warm up, capture each of the ordered numbers of calls, answer, and serve passes until the judge leaves."""
+        order = decode_tree(frame.body)
+        candidate, dialogue = self._candidate, self._candidate.dialogue
+        recorder = self._recorder
+        assert recorder is not None
+        # Those of the recording before, whose memory is free from now on.
+        self._kept.clear()
+        candidate.inputs.refresh()
+        slots = candidate.inputs.announced(order["slots"])
+        warm = candidate.inputs.values(order["warm"], candidate.device)
+        state = candidate.state.tensors(order["restored"])
+        state = {name: tensor for name, tensor in state.items() if _fits(order["left"][name], tensor)}
+        restored = [(tensor, tensor.detach().clone()) for tensor in state.values()]
+        last = dialogue.attempt(Stage.FORWARD, lambda: recorder.warm_up(candidate.model, warm, _WARM_UPS))
+        lasting = [storage_range(tensor) for tensor in (*tensors(warm), *tensors(last), *tensors(slots))]
+        places = candidate.outputs.places(order["outputs"])
+        left = [(place, state[name]) for name, place in self._places(order["left"]).items() if name in state]
+        self._originals.restore()
+        described: dict[int, Any] = {}
+
+        def copies(number: int, output: Any) -> list[tuple[Any, Any]]:
+            described[number], found = _described(output)
+            wanted = [*leaves_of(order["outputs"][number])]
+            same = len(wanted) == len(found) and all(map(_fits, wanted, found))
+            return list(zip(places[number], found, strict=True)) if same else []
+
+        try:
+            for count in order["counts"]:
+                with _recording():
+                    made = recorder.record(
+                        candidate.model,
+                        slots[:count],
+                        restored=restored,
+                        copies=copies,
+                        left=left,
+                        lasting=lasting,
+                        before_copies=self._originals.restore,
+                    )
+                if reason := nodes.refused(made.nodes):
+                    raise NotCaptured(reason)
+                self._kept.append(made)
+        except _Undescribed as unfit:
+            raise_later = unfit.args[0]
+            dialogue.attempt(Stage.EXPORT, lambda: _raise(raise_later))
+        except BaseException as error:
+            reason, line = self._why(error)
+            self._kept.clear()
+            facts = {"not_recorded": reason, "line": line, "memory": lacks_memory(str(error))}
+            dialogue.answer(FrameKind.RECORDED, facts)
+            return
+        facts = {
+            "outputs": [described[number] for number in sorted(described)],
+            "nodes": _counted(self._kept[-1]),
+            "state": sorted(state),
+        }
+        dialogue.answer(FrameKind.RECORDED, facts)
+        self._serve(recorder)
+
+    def _serve(self, recorder: Recorder) -> None:
+        recordings = [
+            attrs.evolve(made.recording, own=nodes.own_numbers(made.nodes, made.first)) for made in self._kept
+        ]
+        kinds = (int(FrameKind.REPLAY), int(FrameKind.REPLAYED))
+        stream = self._candidate.dialogue.stream
+        stream.setblocking(True)
+        if not self._library.serve(stream.fileno(), kinds, recorder.stream.cuda_stream, recorder.gate_at, recordings):
+            # The judge is gone.
+            raise SystemExit
+
+    def _places(self, trees: Any) -> dict[str, Any]:
+        found = self._candidate.outputs.places([*trees.values()])
+        return {name: place[0] for name, place in zip(trees, found, strict=True)}
+
+    def _why(self, error: BaseException) -> tuple[str, int]:
+        """Why a recording failed, and the line of the candidate where; 0 where that is not known."""
+        text = str(error).partition("\n")[0][:_MAX_REASON]
+        reason = next((said for pattern, said in _CAPTURE_ERRORS if pattern.search(text)), "")
+        if isinstance(error, NotCaptured) and not reason:
+            reason = text
+        line, trace = 0, error.__traceback__
+        while trace is not None:
+            if trace.tb_frame.f_code.co_filename == self._path:
+                line = trace.tb_lineno
+            trace = trace.tb_next
+        if isinstance(error, DriverError):
+            reason = reason or text
+        return (f"{reason} ({text})" if reason and reason != text else reason or text or type(error).__name__), line
+
+
+@contextlib.contextmanager
+def _recording() -> Iterator[None]:
+    """Let calls that wait for the device do nothing while a call is captured: replays are waited for anyway."""
+    import torch
+
+    waits = (
+        (torch.cuda, "synchronize"),
+        (torch.cuda.Stream, "synchronize"),
+        (torch.cuda.Event, "synchronize"),
+    )
+    kept = [(owner, name, vars(owner)[name]) for owner, name in waits]
+    try:
+        for owner, name in waits:
+            setattr(owner, name, _nothing)
+        yield
+    finally:
+        for owner, name, value in kept:
+            setattr(owner, name, value)
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    """Does not wait."""
+
+
+def _raise(error: BaseException) -> None:
+    raise error
+
+
+def _described(output: Any) -> tuple[Any, list[Any]]:
+    """The tree of an output, without places, and its tensors in the order of the leaves.
+
+    Raises:
+        _Undescribed: there is something in it that is neither a plain tensor nor a plain value.
+    """
+    found: list[Any] = []
+    try:
+        return _tree(output, found), found
+    except TypeError as error:
+        raise _Undescribed(error) from None
+
+
+def _tree(value: Any, found: list[Any]) -> Any:
+    import torch
+
+    # Exact types only: a subclass could defer its work or lie about its shape.
+    if type(value) in (torch.Tensor, torch.nn.Parameter):
+        plain = value.detach()
+        if plain.layout is not torch.strided:
+            raise TypeError("forward returned a tensor that is not strided")
+        found.append(plain)
+        return TensorLeaf(str(plain.dtype).removeprefix("torch."), tuple(plain.shape), plain.device.type, 0)
+    if type(value) in (list, tuple):
+        return type(value)(_tree(item, found) for item in value)
+    if type(value) is dict:
+        return {key: _tree(item, found) for key, item in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return tuple(_tree(item, found) for item in value)
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    raise TypeError(f"forward returned a value of type {type(value).__name__}, not a tensor")
+
+
+def _fits(leaf: TensorLeaf, tensor: Any) -> bool:
+    return tuple(tensor.shape) == leaf.shape and str(tensor.dtype) == f"torch.{leaf.dtype}" and tensor.is_cuda
+
+
+@functools.cache
+def _demangled(symbol: str) -> str:
+    """The name in C++ without parameters; `symbol` where it is none."""
+    if not symbol.startswith("_Z"):
+        return symbol
+    try:
+        demangle = ctypes.CDLL("libstdc++.so.6").__cxa_demangle
+    except (OSError, AttributeError):
+        return symbol
+    demangle.restype = ctypes.c_void_p
+    status = ctypes.c_int()
+    made = demangle(symbol.encode(), None, None, ctypes.byref(status))
+    # Its memory, a few hundred bytes of a process that ends soon, is not freed.
+    text = ctypes.string_at(made).decode(errors="replace") if made else symbol
+    return text.removeprefix("void ").partition("(")[0] or symbol
+
+
+def _counted(made: Captured) -> list[list[Any]]:
+    """Names of kernels with their kind and number of launches in all calls."""
+    found: dict[tuple[str, str], int] = {}
+    for node in made.nodes:
+        key = (_demangled(node.name) or node.type, nodes.kind_of(node))
+        found[key] = found.get(key, 0) + 1
+    return [[name, kind, count] for (name, kind), count in found.items()][:256]

@@ -1,0 +1,1 @@
+"""The task under evaluation: its source, its reference, inputs, comparison, and the audit of a task."""

@@ -1,0 +1,233 @@
+"""Comparison of a candidate's outputs with the expected ones.
+
+Two profiles. `kernelbench` does what KernelBench does, `torch.allclose(expected, actual)` in the type of the output:
+`|actual - expected| <= atol + rtol |actual|`, and a NaN equals nothing, not even another NaN. `strict` scales the
+absolute part to the output: `|actual - expected| <= atol min(1, rms(expected)) + rtol |expected|`, where rms is the
+root mean square of the finite expected elements. So an output of size 1e-3, a softmax over a thousand elements say, is
+not matched by zeros. It compares in double precision, NaN and infinities must stand in the same places with the same
+sign, and integers and truth values must be equal exactly. Both compare every element; structure, shape, dtype and
+device must be equal.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import attrs
+import torch
+
+from kernelrl_core.api.evaluators import EvaluationSettings, Mismatch
+from kernelrl_judge.protocol.values import TensorLeaf
+
+__all__ = ["Tolerance", "compare_bytes", "compare_described", "compare_values", "tolerance"]
+
+_SMALLEST_SCALE = 1e-6
+_MARGIN = 1e-3
+"""By how much a comparison in single precision is stricter: far more than it rounds."""
+_CHUNK = 1 << 26
+"""Elements compared at once: the comparison is made in double precision and needs several times their memory."""
+
+
+@attrs.frozen
+class Tolerance:
+    """How far an element may be off."""
+
+    atol: float
+    rtol: float
+    strict: bool
+    """Which profile compares."""
+
+
+def tolerance(settings: EvaluationSettings) -> Tolerance:
+    """The tolerance in force: 1e-4 for fp32 and 1e-2 for fp16 and bf16, unless the settings say otherwise."""
+    usual = 1e-4 if settings.precision == "fp32" else 1e-2
+    return Tolerance(
+        atol=usual if settings.atol is None else settings.atol,
+        rtol=usual if settings.rtol is None else settings.rtol,
+        strict=settings.profile == "strict",
+    )
+
+
+def compare_described(expected: Any, actual: Any, device: str, path: str = "") -> Mismatch | None:
+    """Compare structure, shape, dtype and device before any byte of an output is read.
+
+    Args:
+        expected: value of the reference, with tensors.
+        actual: tree of the candidate, with `TensorLeaf` in the place of tensors.
+        device: device type the outputs must lie on.
+    """
+    if isinstance(expected, torch.Tensor):
+        if not isinstance(actual, TensorLeaf):
+            return Mismatch("structure", path, _outline(expected), _outline(actual))
+        if actual.shape != tuple(expected.shape):
+            return Mismatch("shape", path, str(tuple(expected.shape)), str(actual.shape))
+        wanted = str(expected.dtype).removeprefix("torch.")
+        if actual.dtype != wanted:
+            return Mismatch("dtype", path, wanted, actual.dtype)
+        if actual.device != device:
+            return Mismatch("device", path, device, actual.device)
+        return None
+    if isinstance(expected, list | tuple):
+        if not isinstance(actual, list | tuple) or len(actual) != len(expected):
+            return Mismatch("structure", path, _outline(expected), _outline(actual))
+        pairs = [(f"{path}[{index}]", *pair) for index, pair in enumerate(zip(expected, actual, strict=True))]
+    elif isinstance(expected, dict):
+        if not isinstance(actual, dict) or list(map(str, expected)) != list(actual):
+            return Mismatch("structure", path, _outline(expected), _outline(actual))
+        pairs = [(f"{path}[{key!r}]", value, actual[str(key)]) for key, value in expected.items()]
+    else:
+        if type(expected) is not type(actual):
+            return Mismatch("structure", path, _outline(expected), _outline(actual))
+        return None
+    for below, want, got in pairs:
+        found = compare_described(want, got, device, below)
+        if found is not None:
+            return found
+    return None
+
+
+def compare_values(expected: Any, actual: Any, limit: Tolerance, path: str = "") -> Mismatch | None:
+    """Compare the elements of outputs whose description is equal; `actual` holds tensors again."""
+    if isinstance(expected, torch.Tensor):
+        return _compare_tensor(expected, actual, limit, path)
+    if isinstance(expected, list | tuple):
+        pairs = [(f"{path}[{index}]", *pair) for index, pair in enumerate(zip(expected, actual, strict=True))]
+    elif isinstance(expected, dict):
+        pairs = [(f"{path}[{key!r}]", value, actual[str(key)]) for key, value in expected.items()]
+    elif isinstance(expected, float):
+        return _compare_tensor(
+            torch.tensor(expected, dtype=torch.float64), torch.tensor(actual, dtype=torch.float64), limit, path
+        )
+    else:
+        return None if expected == actual else Mismatch("values", path, repr(expected), repr(actual)[:200])
+    for below, want, got in pairs:
+        found = compare_values(want, got, limit, below)
+        if found is not None:
+            return found
+    return None
+
+
+def compare_bytes(first: Any, second: Any, path: str = "") -> Mismatch | None:
+    """The first tensor that is not the same in both, bit by bit; their description is equal."""
+    if isinstance(first, torch.Tensor):
+        left, right = (tensor.detach().contiguous().reshape(-1).view(torch.uint8) for tensor in (first, second))
+        return None if torch.equal(left.to(right.device), right) else Mismatch("values", path)
+    if isinstance(first, list | tuple):
+        pairs = [(f"{path}[{index}]", *pair) for index, pair in enumerate(zip(first, second, strict=True))]
+    elif isinstance(first, dict):
+        pairs = [(f"{path}[{key!r}]", value, second[str(key)]) for key, value in first.items()]
+    else:
+        return None
+    for below, left, right in pairs:
+        found = compare_bytes(left, right, below)
+        if found is not None:
+            return found
+    return None
+
+
+def _compare_tensor(expected: torch.Tensor, actual: torch.Tensor, limit: Tolerance, path: str) -> Mismatch | None:
+    actual = actual.to(expected.device)
+    if expected.is_complex():
+        expected, actual = torch.view_as_real(expected), torch.view_as_real(actual)
+    if expected.numel() > _CHUNK:
+        return _compare_in_chunks(expected.reshape(-1), actual.reshape(-1), limit, path)
+    return _compare_block(expected, actual, limit, _scale(expected, limit), path)
+
+
+def _compare_in_chunks(expected: torch.Tensor, actual: torch.Tensor, limit: Tolerance, path: str) -> Mismatch | None:
+    scale = _scale(expected, limit)
+    found: list[tuple[int, Mismatch | None]] = [
+        (len(want), _compare_block(want, got, limit, scale, path))
+        for want, got in zip(expected.split(_CHUNK), actual.split(_CHUNK), strict=True)
+    ]
+    wrong = [(count, mismatch) for count, mismatch in found if mismatch is not None]
+    if not wrong:
+        return None
+    kind = next((mismatch for _, mismatch in wrong if mismatch.kind == "non_finite"), wrong[0][1])
+    total = expected.numel()
+    return attrs.evolve(
+        kind,
+        max_abs=max((mismatch.max_abs for _, mismatch in wrong if mismatch.max_abs is not None), default=None),
+        mean_abs=sum(count * (mismatch.mean_abs or 0.0) for count, mismatch in wrong) / total,
+        wrong_share=sum(count * (mismatch.wrong_share or 0.0) for count, mismatch in wrong) / total,
+    )
+
+
+def _scale(expected: torch.Tensor, limit: Tolerance) -> float:
+    """What the absolute tolerance is multiplied by: the root mean square of the finite elements, at most 1."""
+    if not limit.strict or not expected.is_floating_point():
+        return 1.0
+    squares, count = 0.0, 0
+    for part in expected.reshape(-1).split(_CHUNK):
+        norm = float(torch.linalg.vector_norm(part, dtype=torch.float64))
+        if math.isfinite(norm):
+            squares, count = squares + norm * norm, count + part.numel()
+            continue
+        finite = torch.isfinite(part)
+        squares += float(torch.where(finite, part.double(), 0.0).square().sum())
+        count += int(finite.sum())
+    return max(min(1.0, (squares / count) ** 0.5), _SMALLEST_SCALE) if count else 1.0
+
+
+def _compare_block(
+    expected: torch.Tensor, actual: torch.Tensor, limit: Tolerance, scale: float, path: str
+) -> Mismatch | None:
+    if not limit.strict:
+        return _compare_as_allclose(expected, actual, limit, path)
+    if not expected.is_floating_point():
+        if torch.equal(expected, actual):
+            return None
+        return _differences(expected.double(), actual.double(), expected != actual, path)
+    if _surely_close(expected, actual, limit, scale):
+        return None
+    want, got = expected.double(), actual.double()
+    finite = torch.isfinite(want)
+    if not torch.equal(finite, torch.isfinite(got)):
+        wrong = finite != torch.isfinite(got)
+        return Mismatch("non_finite", path, wrong_share=float(wrong.double().mean()))
+    same_infinity = torch.isnan(want) & torch.isnan(got) | (want == got)
+    close = (got - want).abs() <= limit.atol * scale + limit.rtol * want.abs()
+    wrong = ~torch.where(finite, close, same_infinity)
+    if not bool(wrong.any()):
+        return None
+    return _differences(torch.where(finite, want, 0.0), torch.where(finite, got, 0.0), wrong, path)
+
+
+def _surely_close(expected: torch.Tensor, actual: torch.Tensor, limit: Tolerance, scale: float) -> bool:
+    """Whether outputs are close beyond doubt, at a fraction of what the comparison in double precision costs."""
+    if expected.element_size() < 4:
+        expected, actual = expected.float(), actual.float()
+    strictness = 1 - _MARGIN
+    close = torch.isclose(actual, expected, rtol=limit.rtol * strictness, atol=limit.atol * scale * strictness)
+    return bool(close.all())
+
+
+def _compare_as_allclose(expected: torch.Tensor, actual: torch.Tensor, limit: Tolerance, path: str) -> Mismatch | None:
+    wrong = ~torch.isclose(expected, actual, rtol=limit.rtol, atol=limit.atol)
+    if not bool(wrong.any()):
+        return None
+    want, got = expected.double(), actual.double()
+    finite = torch.isfinite(want) & torch.isfinite(got)
+    if bool((wrong & ~finite).any()):
+        return Mismatch("non_finite", path, wrong_share=float(wrong.double().mean()))
+    return _differences(torch.where(finite, want, 0.0), torch.where(finite, got, 0.0), wrong, path)
+
+
+def _differences(want: torch.Tensor, got: torch.Tensor, wrong: torch.Tensor, path: str) -> Mismatch:
+    difference = (got - want).abs()
+    return Mismatch(
+        "values",
+        path,
+        max_abs=float(difference.max()) if difference.numel() else None,
+        mean_abs=float(difference.mean()) if difference.numel() else None,
+        wrong_share=float(wrong.double().mean()) if wrong.numel() else None,
+    )
+
+
+def _outline(value: Any) -> str:
+    if isinstance(value, torch.Tensor | TensorLeaf):
+        return "a tensor"
+    if isinstance(value, list | tuple | dict):
+        return f"a {type(value).__name__} of {len(value)}"
+    return "None" if value is None else f"a value of type {type(value).__name__}"

@@ -1,0 +1,320 @@
+"""The reference of a task, as the judge runs it: module, state, inputs of each trial, expected outputs."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import hashlib
+import types
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import attrs
+import torch
+
+from kernelrl_core.api.evaluators import EvaluationSettings
+from kernelrl_judge.protocol.attributes import version_of
+from kernelrl_judge.protocol.seeds import seed
+from kernelrl_judge.protocol.trees import cast, cloned, detached, placed, same, tensors
+from kernelrl_judge.task.input_indices import FIRST_TIMED
+from kernelrl_judge.task.overlays import overlaid
+from kernelrl_judge.task.sizes import free_sizes
+from kernelrl_judge.task.source import TaskError, constructor_arguments, fitted_sizes, of_task, source_of
+from kernelrl_judge.task.stress_ranges import declared
+
+__all__ = ["Reference", "Trial"]
+
+_DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+_LEAST_RESIZED = 4
+_STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
+
+
+@attrs.frozen
+class Trial:
+    """Inputs of one call and what the reference makes of them."""
+
+    inputs: list[Any]
+    expected: Any
+    inputs_after: list[Any] | None = None
+    """The inputs after the call, where the reference changes them."""
+    state_after: Mapping[str, torch.Tensor] = attrs.field(factory=dict)
+    """What the call leaves in those parameters and buffers that calls of the reference have changed until then."""
+
+
+class Reference:
+    """A task's reference on a device.
+
+    The seed of the constructor is public and unrelated to those of the inputs: a candidate that draws its parameters
+    in the same order arrives at the same ones.
+
+    Args:
+        device: `cpu` or `cuda`.
+        init: part of the seed of the constructor.
+    """
+
+    def __init__(
+        self, module: types.ModuleType, task_id: str, settings: EvaluationSettings, device: str, init: str = "init"
+    ) -> None:
+        self._module = module
+        self._settings = settings
+        self.sizes = fitted_sizes(module)
+        """Sizes that were made smaller for the memory at hand, by name."""
+        self._task_id = task_id
+        self._seed = ""
+        self._init = init
+        self._makes_on_device = device == "cuda" and settings.profile == "strict"
+        self.device = device
+        self.dtype = _DTYPES[settings.precision]
+        self.init_seed = int(hashlib.sha256(f"kernelrl {init} {task_id}".encode()).hexdigest()[:8], 16)
+        seed(self.init_seed, device)
+        with of_task(task_id, "get_init_inputs()"):
+            given = module.get_init_inputs()
+        self.arguments, self.keywords = constructor_arguments(given)
+        seed(self.init_seed, device)
+        with of_task(task_id, "Model(...)"), torch.no_grad():
+            model = module.Model(*copy.deepcopy(self.arguments), **copy.deepcopy(self.keywords))
+            if not isinstance(model, torch.nn.Module):
+                raise TypeError("Model is not a torch.nn.Module")
+            self.model = model.to(device)
+            for tensor in (*self.model.parameters(), *self.model.buffers()):
+                if tensor.is_floating_point():
+                    tensor.data = tensor.data.to(self.dtype)
+        parameters = {name for name, _ in self.model.named_parameters()}
+        # Parameters first: whoever has other names for them is given them by their values.
+        saved = sorted(self.model.state_dict().items(), key=lambda pair: pair[0] not in parameters)
+        self.state = {name: tensor.detach().clone() for name, tensor in saved}
+        self.unsaved = {
+            name: buffer.detach().clone() for name, buffer in self.model.named_buffers() if name not in self.state
+        }
+        """Buffers that are not part of the state (`persistent=False`), as they were constructed."""
+        self.like: Any = None
+        """An expected output, once there is one: every other has its structure, shapes and dtypes."""
+        self.facts: dict[str, Any] = {}
+        """What was found out about the task, whatever the seed: shared by all references made by `under`."""
+
+    def under(self, seed: str) -> Reference:
+        """This reference with the inputs of another seed."""
+        other = copy.copy(self)
+        other._seed = seed
+        return other
+
+    def with_other_parameters(self) -> Reference:
+        """A reference of the same task and seed whose constructor drew other parameters."""
+        if "other" not in self.facts:
+            self.facts["other"] = Reference(self._module, self._task_id, self._settings, self.device, "other")
+        found: Reference = self.facts["other"]
+        return found.under(self._seed)
+
+    def with_state(self, state: dict[str, torch.Tensor]) -> Reference:
+        """A reference of the same task and seed with other parameters."""
+        other = copy.copy(self)
+        other.model = self._copied()
+        other.state = state
+        other.restore()
+        return other
+
+    def in_double(self) -> Reference:
+        """This reference in double precision; its inputs have to be, too.
+
+        Raises:
+            TaskError: the module is not made for that.
+        """
+        other = copy.copy(self)
+        copied = self._copied()
+        with of_task(self._task_id, "Model.double()"):
+            other.model = copied.double()
+        for tensor in (*other.model.parameters(), *other.model.buffers()):
+            if tensor.is_complex():
+                tensor.data = tensor.data.to(torch.complex128)
+        widened = {name: torch.promote_types(tensor.dtype, torch.float64) for name, tensor in self.state.items()}
+        other.state = {
+            name: tensor.to(widened[name]) if tensor.is_floating_point() or tensor.is_complex() else tensor
+            for name, tensor in self.state.items()
+        }
+        other.unsaved = {
+            name: buffer.detach().clone() for name, buffer in other.model.named_buffers() if name in self.unsaved
+        }
+        return other
+
+    def _copied(self) -> torch.nn.Module:
+        try:
+            return copy.deepcopy(self.model)
+        except Exception:  # nothing but the module's own code runs here, and it may raise anything
+            other = Reference(self._module, self._task_id, self._settings, self.device, self._init)
+            other.model.train(self.model.training)
+            other.state = self.state
+            other.restore()
+            return other.model
+
+    def says(self, word: str) -> bool:
+        """Whether a word stands in the task's source."""
+        return word in source_of(self._module)
+
+    def seed(self, index: int) -> None:
+        """Seed the generators as for the inputs of an index."""
+        seed(self._number(index, 0), self.device)
+
+    def inputs(self, index: int) -> list[Any]:
+        """Fresh inputs on the device. Equal for equal seed, index and device."""
+        return self.many_inputs(index, 1)[0]
+
+    def declared_ranges(self) -> list[tuple[int, int] | None] | None:
+        """The ranges of integers that inputs are drawn from (`kernelrl_judge.task.stress_ranges.declared`)."""
+        seed(self._number(0, 0), self.device)
+        with of_task(self._task_id, "get_inputs()"), torch.device(self.device):
+            return declared(self._module.get_inputs)
+
+    def resized_inputs(self, index: int) -> list[Any] | None:
+        """Fresh inputs of other sizes, where sizes have names that only inputs depend on; otherwise None."""
+        names = self._module.__dict__
+        sizes = {name: size for name, size in free_sizes(self._module).items() if size >= _LEAST_RESIZED}
+        if not sizes:
+            return None
+        try:
+            names.update({name: size // 2 + 1 for name, size in sizes.items()})
+            return self.inputs(index)
+        finally:
+            names.update(sizes)
+
+    def many_inputs(self, index: int, count: int) -> list[list[Any]]:
+        """Fresh inputs of several calls, drawn one after the other. Equal for equal seed, index, count and device."""
+        seed(self._number(index, 0), self.device)
+        # Drawing large inputs on the CPU would take longer than everything else. Those of trials are on the CPU where
+        # others draw the same there.
+        on_device = self._makes_on_device or index >= FIRST_TIMED
+        place = torch.device(self.device) if on_device else contextlib.nullcontext()
+        with of_task(self._task_id, "get_inputs()"), place:
+            made = [self._module.get_inputs() for _ in range(count)]
+            if self._settings.input_overlay != "none":
+                made = [overlaid(values, self._settings.input_overlay) for values in made]
+        return [[cast(placed(value, self.device), self.dtype) for value in values] for values in made]
+
+    def expected(self, inputs: list[Any], index: int = 0) -> Any:
+        """What the reference makes of inputs; they stay as they are."""
+        return self._called(inputs, index, effects=False).expected
+
+    def called(self, inputs: list[Any], index: int = 0) -> Trial:
+        """What the reference makes of inputs, and what else it changes; they stay as they are."""
+        return self._called(inputs, index, effects=True)
+
+    @property
+    def changed_state(self) -> dict[str, torch.Tensor]:
+        """What was constructed of parameters and buffers that calls change, as far as they have until now."""
+        before = self.constructed
+        return {name: before[name] for name in sorted(self.facts.get("mutates_state", ()))}
+
+    def _called(self, inputs: list[Any], index: int, *, effects: bool, restores: bool = True) -> Trial:
+        first = "returned_inputs" not in self.facts
+        given = cloned(inputs)
+        before = self.current() if first or effects else {}
+        versions = [version_of(tensor) for tensor in (*tensors(given), *before.values())]
+        seed(self._number(index, 8), self.device)
+        with of_task(self._task_id, "Model.forward(...)"), torch.no_grad():
+            found = self.model(*given)
+        if first:
+            made = {tensor.untyped_storage().data_ptr() for tensor in tensors(found) if tensor.numel()}
+            self.facts["returned_inputs"] = frozenset(
+                number for number, tensor in enumerate(tensors(given)) if tensor.untyped_storage().data_ptr() in made
+            )
+            self.facts["mutates_inputs"], self.facts["mutates_state"] = False, frozenset()
+        state = {}
+        if first or effects:
+            after = self.current()
+            written = [version_of(tensor) for tensor in tensors(given)] != versions[: len(tensors(given))]
+            # What was written to tells that it was; to compare the whole state in every call would take its time.
+            touched = [
+                name
+                for (name, tensor), version in zip(before.items(), versions[len(tensors(given)) :], strict=True)
+                if name in after and (after[name].data_ptr(), version_of(after[name])) != (tensor.data_ptr(), version)
+            ]
+            if (first or written) and not same(inputs, given):
+                self.facts["mutates_inputs"] = True
+            self.facts["mutates_state"] |= self._changed_state(after, after if first else touched)
+            state = {name: after[name].clone() for name in self.facts["mutates_state"] if name in after}
+        left = given if effects and self.facts["mutates_inputs"] else None
+        # They may take as much of the device's memory as the outputs that are copied now.
+        del given
+        # An output may be a buffer itself.
+        expected = detached(found)
+        if restores:
+            self.restore()
+        return Trial(inputs, expected, left, state)
+
+    def state_after(self, calls: int) -> dict[str, torch.Tensor]:
+        """What so many calls in a row leave in parameters and buffers. Ends with what was constructed."""
+        try:
+            for index in range(calls):
+                self._called(self.inputs(index), index, effects=False, restores=False)
+            return {name: tensor.clone() for name, tensor in self.current().items()}
+        finally:
+            self.restore()
+
+    def reads(self, name: str) -> bool:
+        """Whether outputs depend on what a buffer held before the call."""
+        known: dict[str, bool] = self.facts.setdefault("reads", {})
+        if name not in known:
+            inputs = self.inputs(0)
+            usual = self.expected(inputs)
+            buffer = self.current()[name]
+            # Whole numbers may be indices, and one out of range ends the context of a GPU.
+            known[name] = buffer.is_floating_point() or self.device == "cpu"
+            with torch.no_grad():
+                if buffer.is_floating_point():
+                    buffer.add_(0.25)
+                elif known[name]:
+                    buffer.copy_(~buffer if buffer.dtype is torch.bool else buffer + 1)
+            with contextlib.suppress(TaskError):
+                known[name] = not same(usual, self.expected(inputs))
+            self.restore()
+        return known[name]
+
+    def trial(self, index: int) -> Trial:
+        """Fresh inputs of a trial, and the expected outputs. Equal for equal seed, index and device."""
+        found = self.called(self.inputs(index), index)
+        self.like = found.expected
+        return found
+
+    @property
+    def constructed(self) -> dict[str, torch.Tensor]:
+        """Parameters and buffers, saved or not, as they were constructed."""
+        return {**self.state, **self.unsaved}
+
+    def current(self) -> dict[str, torch.Tensor]:
+        """Parameters and buffers as they are now, of those that the constructor made."""
+        found = {**self.model.state_dict(), **{name: buffer.detach() for name, buffer in self.model.named_buffers()}}
+        return {name: found[name] for name in (*self.state, *self.unsaved) if name in found}
+
+    @property
+    def statistics(self) -> frozenset[str]:
+        """Names of the running statistics of torch's own norms, which no call in training mode reads, and which
+        kernels for training leave out."""
+        return frozenset(
+            f"{prefix}.{name}" if prefix else name
+            for prefix, module in self.model.named_modules()
+            if isinstance(module, torch.nn.modules.batchnorm._NormBase)
+            for name in _STATISTICS
+        )
+
+    def _changed_state(self, found: Mapping[str, torch.Tensor], names: Iterable[str]) -> frozenset[str]:
+        """Names of what is not as it was, without statistics of norms, and without what has another shape now."""
+        before = self.constructed
+        changed = [name for name in names if found[name].shape == before[name].shape]
+        changed = [name for name in changed if not same(found[name], before[name])]
+        return frozenset(changed) - self.statistics if changed else frozenset()
+
+    def restore(self) -> None:
+        """Undo what forward keeps between calls, which would make an output depend on the number of calls."""
+        found = self.current()
+        with torch.no_grad():
+            for name, value in self.constructed.items():
+                if name in found and found[name].shape == value.shape:
+                    found[name].copy_(value)
+                    continue
+                path, _, last = name.rpartition(".")
+                buffers = self.model.get_submodule(path)._buffers
+                if last in buffers:
+                    buffers[last] = value.clone()
+
+    def _number(self, index: int, place: int) -> int:
+        digest = hashlib.sha256(f"{self._seed} {index}".encode()).digest()
+        return int.from_bytes(digest[place : place + 8], "little")

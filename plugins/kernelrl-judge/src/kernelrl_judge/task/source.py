@@ -1,0 +1,100 @@
+"""A task's own code: executed as a module, under a limit of time, and what it raises."""
+
+from __future__ import annotations
+
+import hashlib
+import signal
+import sys
+import types
+from typing import Any
+
+import torch
+
+from kernelrl_judge.task.sizes import fit
+
+__all__ = ["TaskError", "constructor_arguments", "fitted_sizes", "load_reference", "of_task", "source_of"]
+
+_LIMIT_S = 300.0
+"""For each step of a reference: importing it, making inputs, a call."""
+_FITTED = "__kernelrl_sizes__"
+_SOURCE = "__kernelrl_source__"
+_NAMES = ("Model", "get_inputs", "get_init_inputs")
+
+
+class TaskError(Exception):
+    """The task itself cannot be used; the message says why."""
+
+
+def load_reference(source: str, task_id: str, budget_bytes: int | None = None) -> types.ModuleType:
+    """Execute a task's source as a module.
+
+    Args:
+        budget_bytes: what the inputs of a call may take; sizes that only they depend on are halved until they do.
+
+    Raises:
+        TaskError: it does not run, or lacks one of the three names.
+    """
+    name = "kernelrl_task_" + hashlib.sha256(source.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    module = types.ModuleType(name)
+    module.__file__ = f"<task {task_id}>"
+    module.__dict__[_SOURCE] = source
+    # Classes of the task look their module up when they are copied.
+    sys.modules[name] = module
+    with of_task(task_id, "import"):
+        exec(compile(source, module.__file__, "exec"), module.__dict__)
+    missing = [wanted for wanted in _NAMES if not hasattr(module, wanted)]
+    if missing:
+        raise TaskError(f"task {task_id}: {', '.join(missing)} not defined")
+    if budget_bytes is not None:
+        with of_task(task_id, "get_inputs()"):
+            module.__dict__[_FITTED] = fit(module, budget_bytes)
+    return module
+
+
+def source_of(module: types.ModuleType) -> str:
+    """The source that `load_reference` was given."""
+    source: str = module.__dict__[_SOURCE]
+    return source
+
+
+def fitted_sizes(module: types.ModuleType) -> dict[str, int]:
+    """Sizes that `load_reference` made smaller for the memory at hand, by name."""
+    sizes: dict[str, int] = getattr(module, _FITTED, {})
+    return sizes
+
+
+def constructor_arguments(given: Any) -> tuple[list[Any], dict[str, Any]]:
+    """What `get_init_inputs` returned, as arguments and keywords."""
+    if isinstance(given, dict):
+        return [], given
+    if (
+        isinstance(given, list | tuple)
+        and len(given) == 2
+        and isinstance(given[0], list)
+        and isinstance(given[1], dict)
+    ):
+        return list(given[0]), given[1]
+    return list(given), {}
+
+
+class of_task:
+    """Turn what the task's code raises into a `TaskError` that names task and place; end code that hangs."""
+
+    def __init__(self, task_id: str, place: str) -> None:
+        self._task_id, self._place = task_id, place
+
+    def __enter__(self) -> None:
+        signal.signal(signal.SIGALRM, _late)
+        signal.setitimer(signal.ITIMER_REAL, _LIMIT_S)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        # Whether the device's memory suffices depends on who else uses it.
+        known = isinstance(error, TaskError | torch.OutOfMemoryError)
+        if isinstance(error, Exception | SystemExit) and not known:
+            text = " ".join(str(error).split())[:500]
+            raise TaskError(f"task {self._task_id}: {self._place} failed: {type(error).__name__}: {text}") from error
+
+
+def _late(*_: object) -> None:
+    raise TimeoutError(f"not finished within {_LIMIT_S:g} s")

@@ -1,0 +1,135 @@
+"""The timing of one candidate that is correct: its measurement, its speedup, and what the device could have done."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Protocol
+
+import attrs
+
+from kernelrl_core.api.config import cache_directory
+from kernelrl_core.api.evaluators import Evaluation, EvaluationRequest, Finding, Severity
+from kernelrl_judge.peer import device_facts
+from kernelrl_judge.peer.dialogue import Dialogue
+from kernelrl_judge.peer.memory import Exchange
+from kernelrl_judge.peer.process import Runner
+from kernelrl_judge.runner import host_memory
+from kernelrl_judge.task.comparing import tolerance
+from kernelrl_judge.task.reference import Reference
+from kernelrl_judge.timing.direct import DirectMeasurement, Timing
+from kernelrl_judge.timing.kernelbench import KernelBenchMeasurement
+from kernelrl_judge.timing.memory_floor import memory_floor_us
+from kernelrl_judge.timing.replay import ReplayMeasurement
+from kernelrl_judge.timing.roofline import roofline
+
+__all__ = ["CaseTiming", "Measurement"]
+
+
+class Measurement(Protocol):
+    """Times a candidate."""
+
+    def run(self, max_rounds: int) -> None: ...
+
+    def release(self) -> None: ...
+
+    def result(self) -> Timing: ...
+
+
+class CaseTiming:
+    """Times a candidate: `run`, then `weighed`.
+
+    Args:
+        profile: that of the case, to which is added what was seen.
+        replayed: a measurement by replays, prepared.
+    """
+
+    def __init__(
+        self,
+        request: EvaluationRequest,
+        runner: Runner,
+        dialogue: Dialogue,
+        reference: Reference,
+        exchange: Exchange,
+        profile: dict[str, Any],
+        replayed: ReplayMeasurement | None = None,
+    ) -> None:
+        self._request = request
+        self._settings = request.settings
+        self._runner = runner
+        self._dialogue = dialogue
+        self._reference = reference
+        self._device = reference.device
+        self._profile = profile
+        self._measurement: Measurement
+        if replayed is not None:
+            self._measurement = replayed
+        elif self._settings.timing_method == "replay":
+            self._measurement = DirectMeasurement(
+                runner,
+                reference,
+                exchange,
+                dialogue.expect,
+                limit=tolerance(self._settings),
+                reads_again="late_writes" in self._settings.probes,
+            )
+        else:
+            self._measurement = KernelBenchMeasurement(runner, reference, exchange, dialogue.expect, self._settings)
+
+    def run(self) -> None:
+        """Time the candidate, on a device that is this judge's alone."""
+        self._runner.deadline = time.monotonic() + self._settings.timeout_s
+        # On the CPU candidate and reference have threads, which need all there are.
+        with self._runner.apart() if self._device == "cuda" else host_memory.kept():
+            try:
+                self._measurement.run(self._settings.timing_trials)
+            finally:
+                self._measurement.release()
+
+    def weighed(self, correct: Evaluation, ceilings: device_facts.Ceilings) -> Evaluation:
+        """The evaluation of a correct candidate with its speedup. Takes a while, and little of the device."""
+        reference, found = self._reference, self._measurement.result()
+        findings = [*correct.findings]
+        limit = self._settings.excessive_speedup
+        if limit is not None and found.speedup > limit:
+            evidence = f"a speedup of {found.speedup:.1f}, above {limit:g}"
+            findings.append(Finding("excessive_speedup", Severity.SUSPECT, evidence, checker="judge"))
+        baseline, speedup, interval = self._against_baseline(found)
+        self._profile["timing"] = found.telemetry
+        line = self._profile["roofline"] = roofline(reference, found.runtime.median_us, ceilings)
+        if self._device == "cuda" and self._settings.timing_method == "replay" and line["bandwidth_share"] > 1.0:
+            # Too fast for all of its bytes: were all of them needed?
+            calls = int(found.telemetry["calls_per_window"])
+            with self._dialogue.turn(alone=False):
+                line["memory_floor_us"] = memory_floor_us(
+                    reference, calls, ceilings.bandwidth_gb_s, device_facts.cache_bytes()
+                )
+        return attrs.evolve(
+            correct,
+            findings=tuple(findings),
+            runtime=found.runtime,
+            baseline=baseline,
+            speedup=speedup,
+            speedup_ci=interval,
+        )
+
+    def _against_baseline(self, found: Timing) -> tuple[Any, float, tuple[float, float]]:
+        """The baseline that is asked for: eager as it was interleaved, or compiled by its known share of eager."""
+        if self._settings.baseline == "eager":
+            return found.baseline, found.speedup, found.speedup_ci
+        from kernelrl_judge.timing.baselines import compiled_share
+
+        self._profile["eager_speedup"] = found.speedup
+        measured = self._measurement
+        recorders = measured.recorders if isinstance(measured, ReplayMeasurement) else None
+        eager_us = found.baseline.median_us
+        share = compiled_share(
+            self._reference, self._request, cache_directory(), self._dialogue.turn, recorders, eager_us
+        )
+        scaled = attrs.evolve(
+            found.baseline,
+            median_us=found.baseline.median_us * share,
+            p10_us=found.baseline.p10_us * share,
+            p90_us=found.baseline.p90_us * share,
+            ci95_us=(found.baseline.ci95_us[0] * share, found.baseline.ci95_us[1] * share),
+        )
+        return scaled, found.speedup * share, (found.speedup_ci[0] * share, found.speedup_ci[1] * share)

@@ -1,0 +1,394 @@
+"""Times of calls that are made directly: on the CPU, and on a GPU where calls cannot be recorded.
+
+A window is a series of calls on inputs of their own, by the judge's clock, from the order until the runner says that
+the calls are made. A round has four windows: n and n/2 calls of the candidate, and of the reference in the judge's own
+process, on the same new inputs, in random order. What a window costs beside its calls is what two windows of n/2 calls
+take longer than one of n, in the median over the rounds. All outputs are compared with those of the reference; of a
+candidate that makes over four times as many calls as the reference, as many as that, chosen at random.
+
+On the CPU each output is copied to its place before the next call, on either side; what that copy takes in the judge's
+process is subtracted from both. The inputs come with the order, and the runner is stopped while they are written and
+while the reference is timed: nothing can be done before the clock runs, nor against the reference. A window takes at
+least its CPU time by the threads that both sides have.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import math
+import random
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import attrs
+import torch
+
+from kernelrl_core.api.evaluators import Finding, Mismatch, RuntimeStatistics, Severity
+from kernelrl_judge.peer.memory import ArenaExchange, Exchange
+from kernelrl_judge.peer.process import Runner
+from kernelrl_judge.probes.values import is_replay, replay
+from kernelrl_judge.protocol import frames
+from kernelrl_judge.protocol.frames import FrameKind
+from kernelrl_judge.protocol.layouts import leaves_bytes, places
+from kernelrl_judge.protocol.trees import mapped, tensors
+from kernelrl_judge.protocol.values import encode_tree
+from kernelrl_judge.runner import host_memory
+from kernelrl_judge.runner.memory import Outputs
+from kernelrl_judge.runner.windows import window
+from kernelrl_judge.task.comparing import Tolerance, compare_bytes, compare_values
+from kernelrl_judge.task.input_indices import FIRST_TIMED
+from kernelrl_judge.task.reference import Reference
+from kernelrl_judge.timing.statistics import interval_of_ratio, settled, summarise
+
+__all__ = ["DirectMeasurement", "Timing", "WrongWindow", "beyond_s", "per_window_s"]
+
+_MIN_ROUNDS = 8
+_SETTLED = 0.012
+_LONGEST_S = 15.0
+_BUDGET_S = {"cuda": 0.4, "cpu": 1.0}
+_WINDOW_S = 8e-3
+"""Aimed at for n calls: half of them are still long against the delays of the scheduler."""
+_MOST_CALLS = 256
+_MOST_BYTES = {"cuda": 4 << 30, "cpu": 1 << 30}
+"""Inputs and outputs of a window."""
+_MOST_LEAVES = 3000
+"""Tensors that one message can describe."""
+_OTHER_CALLS = 3
+"""Times the calls of the reference's window: so many further calls of the candidate are compared."""
+_MOST_AROUND = 0.1
+"""Of a window: what may be subtracted for what it costs beside its calls."""
+_LEAST_SHARE = 0.2
+"""Of a call's time with the copy of its output: what is left without the copy, at least."""
+_MORE_THREADS = 1.05
+"""CPU time that a window may have for each of its threads, as a share of its length."""
+
+
+class WrongWindow(Exception):
+    """An output of a timed call is wrong; the finding says so if that is no mistake.
+
+    Args:
+        changed: names of what calls of the reference change in its state.
+    """
+
+    def __init__(self, mismatch: Mismatch, finding: Finding | None = None, changed: Sequence[str] = ()) -> None:
+        super().__init__(mismatch.kind)
+        self.mismatch = mismatch
+        self.finding = finding
+        self.changed = changed
+
+
+@attrs.frozen
+class Timing:
+    """What the windows gave."""
+
+    runtime: RuntimeStatistics
+    baseline: RuntimeStatistics
+    speedup: float
+    speedup_ci: tuple[float, float]
+    telemetry: dict[str, Any]
+
+
+class DirectMeasurement:
+    """Times a candidate that passed its trials: `run` on a device that is this judge's alone, then `result`.
+
+    Args:
+        expect: receives the next frame, which has to be of a kind.
+        reads_again: whether outputs are read a second time, to see that nothing is written after a window.
+    """
+
+    def __init__(
+        self,
+        runner: Runner,
+        reference: Reference,
+        exchange: Exchange,
+        expect: Callable[..., frames.Frame],
+        *,
+        limit: Tolerance,
+        reads_again: bool,
+    ) -> None:
+        self._runner = runner
+        self._reference = reference
+        self._exchange = exchange
+        self._expect = expect
+        self._limit = limit
+        self._reads_again = reads_again
+        self._device = reference.device
+        # Device memory that cannot be shared: the runner copies the inputs to the GPU before the clock runs.
+        self._kept_back = self._device == "cpu" or isinstance(exchange, ArenaExchange)
+        # Not the seeds of the inputs: the order must not be known before it is made.
+        self._random = random.SystemRandom()
+        self._next_input = FIRST_TIMED
+        first = reference.inputs(FIRST_TIMED)
+        leaves = len(tensors(first)) + len(tensors(reference.like))
+        moved = leaves_bytes(first) + leaves_bytes(reference.like)
+        between = max((tensor.nbytes for tensor in tensors(first)), default=0)
+        # What a call may allocate: its outputs, and one tensor between them and its inputs.
+        self._allocated = [between, *(tensor.nbytes for tensor in tensors(reference.like))]
+        self._most_calls = max(
+            2, min(_MOST_CALLS, _MOST_BYTES[self._device] // max(1, moved), _MOST_LEAVES // (leaves + 2))
+        )
+        self._scratches: dict[int, _Scratch] = {}
+        self._earlier: Any = None
+        self._calls = {"candidate": 2, "baseline": 2}
+        self._rounds: list[tuple[dict[str, float], dict[str, float]]] = []
+        self._copies_s: list[float] = []
+        self._stages_s: dict[str, float] = {}
+
+    def run(self, max_rounds: int) -> None:
+        """Make the windows.
+
+        Raises:
+            WrongWindow: an output of a timed call is wrong.
+            What `expect` raises.
+        """
+        self._find_lengths()
+        started = time.perf_counter()
+        while True:
+            self._rounds.append(self._round())
+            count, spent_s = len(self._rounds), time.perf_counter() - started
+            if count >= max_rounds or spent_s > _LONGEST_S:
+                break
+            is_settled = all(settled([full[side] for full, _ in self._rounds], _SETTLED) for side in self._calls)
+            if count >= min(_MIN_ROUNDS, max_rounds) and (is_settled or spent_s > _BUDGET_S[self._device]):
+                break
+
+    def release(self) -> None:
+        """Let go of values: what refers to this object may live until garbage is collected."""
+        self._earlier = None
+        self._scratches.clear()
+
+    def result(self) -> Timing:
+        """Medians, speedup and telemetry."""
+        candidate_us, baseline_us = self._per_call_us("candidate"), self._per_call_us("baseline")
+        runtime, baseline = summarise(candidate_us), summarise(baseline_us)
+        return Timing(
+            runtime,
+            baseline,
+            speedup=baseline.median_us / runtime.median_us,
+            speedup_ci=interval_of_ratio(baseline_us, candidate_us),
+            telemetry={
+                "method": "calls",
+                "rounds": runtime.n,
+                "calls_per_window": self._calls["candidate"],
+                "baseline_calls_per_window": self._calls["baseline"],
+                "stages_s": {name: round(spent_s, 4) for name, spent_s in self._stages_s.items()},
+            },
+        )
+
+    def _find_lengths(self) -> None:
+        """Double the calls of each side until its windows are long enough."""
+        while True:
+            times = self._windows(dict(self._calls))
+            wanted = {
+                side: min(self._most_calls, 2 * math.ceil(count * min(_WINDOW_S / max(times[side], 1e-6), 16) / 2))
+                for side, count in self._calls.items()
+            }
+            grown = {side: max(count, wanted[side] - wanted[side] % 2) for side, count in self._calls.items()}
+            if all(grown[side] <= 1.2 * count for side, count in self._calls.items()):
+                return
+            self._calls = grown
+
+    def _round(self) -> tuple[dict[str, float], dict[str, float]]:
+        """Seconds of the windows of n and of n/2 calls, by side."""
+        full = dict(self._calls)
+        sizes = [full, {side: count // 2 for side, count in full.items()}]
+        order = [0, 1]
+        self._random.shuffle(order)
+        made = {index: self._windows(sizes[index]) for index in order}
+        if self._device == "cpu":
+            self._copies_s.append(self._scratch(full["baseline"]).copy_s())
+        return made[0], made[1]
+
+    def _per_call_us(self, side: str) -> list[float]:
+        """Time of one call in each round, in microseconds."""
+        calls, half_calls = self._calls[side], self._calls[side] // 2
+        around_s = per_window_s([(full[side], half[side]) for full, half in self._rounds], calls / half_calls)
+        copy_s = min(self._copies_s, default=0.0)
+        each_s = [max(full[side] - around_s, 0.0) / calls for full, _ in self._rounds]
+        return [max(spent_s - copy_s, _LEAST_SHARE * spent_s, 1e-9) * 1e6 for spent_s in each_s]
+
+    def _windows(self, calls: dict[str, int]) -> dict[str, float]:
+        """One window of either side on the same new inputs; seconds of each."""
+        with self._stage("inputs"):
+            inputs = self._reference.many_inputs(self._next_input, max(calls.values()))
+            self._next_input += len(inputs)
+        given = inputs[: calls["candidate"]]
+        outputs = self._staged(given)
+        sides = ["candidate", "baseline"]
+        self._random.shuffle(sides)
+        times, actual, expected = {}, [], []
+        for side in sides:
+            with self._stage(side):
+                if side == "candidate":
+                    times[side], actual = self._candidate_window(given, outputs)
+                else:
+                    with self._runner.suspended():
+                        times[side], expected = self._baseline_window(inputs[: calls["baseline"]])
+        with self._stage("comparison"):
+            self._compare(given, actual, expected)
+        return times
+
+    def _staged(self, given: list[list[Any]]) -> list[Any]:
+        """Have the runner prepare a window; returns where its outputs will be."""
+        outputs, room = places(self._reference.like, len(given), self._device)
+        state = self._reference.changed_state
+        if state:
+            # The calls begin where those of the reference begin.
+            self._runner.send(FrameKind.IMPOSE, encode_tree(self._exchange.share(state)))
+            self._expect(FrameKind.STAGED)
+        if self._kept_back:
+            tree = self._exchange.announce(given, room)
+        else:
+            self._exchange.make_room(room)
+            tree = self._exchange.share(given)
+        order = {"inputs": tree, "outputs": outputs, "announced": self._kept_back, "ready": self._allocated}
+        self._runner.send(FrameKind.STAGE, encode_tree(order))
+        self._expect(FrameKind.STAGED)
+        return outputs
+
+    def _candidate_window(self, given: list[list[Any]], outputs: list[Any]) -> tuple[float, list[Any]]:
+        body = encode_tree({"count": len(given)})
+        if self._device == "cuda":
+            if self._kept_back:
+                self._exchange.share(given)
+            started = time.perf_counter()
+            self._runner.send(FrameKind.WINDOW, body)
+            self._expect(FrameKind.CALLED, spin=True)
+            spent_s = self._runner.heard_at - started
+            self._expect(FrameKind.DONE, spin=True)
+        else:
+            with self._runner.suspended():
+                self._exchange.share(given)
+                ran_s = self._runner.ran_s()
+                started = time.perf_counter()
+                self._runner.send(FrameKind.WINDOW, body)
+            self._expect(FrameKind.DONE)
+            spent_s = self._runner.heard_at - started
+            spent_s += beyond_s(ran_s, self._runner.ran_s(), spent_s)
+        # Now, before anything that was left undone could still be done.
+        found = [self._exchange.collect(self._reference.like, place) for place in outputs]
+        self._expect(FrameKind.FACTS)
+        if self._reads_again:
+            place = self._random.randrange(len(outputs))
+            again = self._exchange.collect(self._reference.like, outputs[place])
+            changed = compare_bytes(found[place], again)
+            if changed is not None:
+                evidence = "an output of a timed call changed after the window had ended"
+                raise WrongWindow(changed, Finding("late_write", Severity.HACK, evidence, checker="judge"))
+        return spent_s, found
+
+    def _baseline_window(self, inputs: list[list[Any]]) -> tuple[float, list[Any]]:
+        if self._reference.facts["mutates_inputs"]:
+            inputs = copy.deepcopy(inputs)
+        if self._device == "cuda":
+            started = time.perf_counter()
+            outputs = window(self._reference.model, inputs, self._device).outputs
+            spent_s = time.perf_counter() - started
+        else:
+            host_memory.ready(self._allocated * len(inputs))
+            scratch = self._scratch(len(inputs))
+            started = time.perf_counter()
+            window(self._reference.model, inputs, self._device, scratch.keep)
+            spent_s = time.perf_counter() - started
+            outputs = scratch.outputs()
+        self._reference.restore()
+        return spent_s, outputs
+
+    def _compare(self, given: list[list[Any]], actual: list[Any], expected: list[Any]) -> None:
+        changed = [*self._reference.changed_state]
+        for index, (want, got) in enumerate(zip(expected, actual, strict=False)):
+            self._check(want, got, given, index)
+        rest = range(len(expected), len(actual))
+        if rest and not changed:
+            for index in self._random.sample(rest, min(len(rest), _OTHER_CALLS * len(expected))):
+                self._check(self._reference.expected(given[index]), actual[index], given, index)
+        self._earlier = given[-1]
+
+    def _check(self, want: Any, got: Any, given: list[list[Any]], index: int) -> None:
+        wrong = compare_values(want, got, self._limit)
+        if wrong is None:
+            return
+        changed = [*self._reference.changed_state]
+        before = given[index - 1] if index else self._earlier
+        # Where calls depend on earlier ones, what these gave may be part of their state.
+        if before is not None and not changed and is_replay(self._reference.expected(before), got, self._limit, wrong):
+            raise WrongWindow(wrong, replay("an output of a timed call equals that of a call before it"))
+        raise WrongWindow(wrong, changed=changed)
+
+    def _scratch(self, calls: int) -> _Scratch:
+        if calls not in self._scratches:
+            self._scratches[calls] = _Scratch(self._reference.like, calls)
+        return self._scratches[calls]
+
+    @contextlib.contextmanager
+    def _stage(self, name: str) -> Iterator[None]:
+        started = time.perf_counter()
+        yield
+        self._stages_s[name] = self._stages_s.get(name, 0.0) + time.perf_counter() - started
+
+
+def per_window_s(windows: Sequence[tuple[float, float]], ratio: float) -> float:
+    """What a window costs beside its calls, in seconds.
+
+    Args:
+        windows: times of a window of n calls and of one of n / `ratio` calls, in seconds.
+    """
+    found = statistics.median((ratio * half_s - full_s) / (ratio - 1) for full_s, half_s in windows)
+    return min(max(found, 0.0), _MOST_AROUND * statistics.median(full_s for full_s, _ in windows))
+
+
+def beyond_s(before_s: dict[int, float], after_s: dict[int, float], window_s: float) -> float:
+    """What a window would have taken longer with the threads that candidate and reference have.
+
+    Args:
+        before_s: CPU time of each process of the candidate, by its number, before the window.
+        after_s: the same after it.
+    """
+    ran_s = sum(now_s - before_s.get(pid, 0.0) for pid, now_s in after_s.items())
+    alone_s = ran_s / torch.get_num_threads()
+    return alone_s - window_s if alone_s > _MORE_THREADS * window_s else 0.0
+
+
+class _Room:
+    """Bytes in the place of a runner's file of outputs."""
+
+    def __init__(self, content: torch.Tensor) -> None:
+        self._bytes = content
+
+    def tensor(self, offset: int, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+        count = math.prod(shape) * torch.empty((), dtype=dtype).element_size()
+        return self._bytes[offset : offset + count].view(dtype).view(shape)
+
+
+class _Scratch:
+    """A place in the judge's own memory for the outputs of each of some calls on the CPU."""
+
+    def __init__(self, like: Any, calls: int) -> None:
+        trees, room = places(like, calls, "cpu")
+        self._like = like
+        self._outputs = Outputs(-1)
+        self._outputs.arena = _Room(torch.zeros(max(room, 1), dtype=torch.uint8))
+        self._targets = self._outputs.places(trees)
+        self._value = mapped(like, torch.zeros_like)
+
+    def keep(self, index: int, value: Any) -> None:
+        """Copy an output as a runner does."""
+        self._outputs.fill(self._targets[index], [value])
+
+    def outputs(self) -> list[Any]:
+        """What was copied, with the structure of an output."""
+        return [_with_tensors(self._like, iter(targets)) for targets in self._targets]
+
+    def copy_s(self) -> float:
+        """Seconds of one copy, by one for each place."""
+        started = time.perf_counter()
+        for index in range(len(self._targets)):
+            self.keep(index, self._value)
+        return (time.perf_counter() - started) / len(self._targets)
+
+
+def _with_tensors(like: Any, found: Iterator[torch.Tensor]) -> Any:
+    return mapped(like, lambda _: next(found))

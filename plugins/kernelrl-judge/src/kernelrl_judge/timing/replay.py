@@ -1,0 +1,274 @@
+"""Time of a recorded candidate: windows of candidate and reference on the same fresh inputs, in random order.
+
+A round has four windows: k and k/2 calls of either side. Each round draws new inputs for each number of calls, and all
+outputs of the candidate are compared with those of the reference. The time of one call is the slope between the two
+numbers of calls.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+from kernelrl_core.api.evaluators import EvaluationSettings
+from kernelrl_judge.peer import device_facts
+from kernelrl_judge.peer.replay import CandidateSession, NotRecorded, ReferenceSession
+from kernelrl_judge.probes.replayed import warm_inputs
+from kernelrl_judge.protocol.layouts import leaves_bytes
+from kernelrl_judge.protocol.trees import tensors
+from kernelrl_judge.replay.capture import Recorder
+from kernelrl_judge.replay.library import Library
+from kernelrl_judge.replay.slope import Window, clock_agrees, per_call_us, steady
+from kernelrl_judge.replay.slots import Slots, planned
+from kernelrl_judge.task.comparing import Tolerance, compare_values, tolerance
+from kernelrl_judge.task.input_indices import FIRST_TIMED
+from kernelrl_judge.task.reference import Reference
+from kernelrl_judge.timing.direct import Timing, WrongWindow
+from kernelrl_judge.timing.statistics import interval_of_ratio, settled, summarise
+
+__all__ = ["ReplayMeasurement", "Unmeasured", "slots_for"]
+
+_MIN_ROUNDS = 8
+_SETTLED = 0.005
+_BUDGET_S = 0.12
+_LONGEST_S = 15.0
+_SECTIONS = 2
+"""A section whose times the judge's clock does not confirm is repeated once."""
+_CHUNK_BYTES = 256 << 20
+_MARGIN = 0.01
+_MAX_LEAVES = 3000
+"""Tensors that one message can describe."""
+
+
+_Round = tuple[Window, Window | None, Window, Window | None]
+"""Windows of k and of k/2 calls, of the candidate and then of the reference."""
+
+
+class Unmeasured(Exception):
+    """There is no time; the argument is the reason."""
+
+
+class ReplayMeasurement:
+    """Times a candidate that passed its trials: `prepare`, `run` on a device that is this judge's alone, `result`.
+
+    Args:
+        call_us: device time of one call, as the trials saw it.
+    """
+
+    def __init__(
+        self,
+        library: Library,
+        recorder: Recorder,
+        session: CandidateSession,
+        reference: Reference,
+        settings: EvaluationSettings,
+        call_us: float,
+    ) -> None:
+        self._library = library
+        self._recorder = recorder
+        self._session = session
+        self._reference = reference
+        self._limit = tolerance(settings)
+        self._call_us = call_us
+        self._random = random.SystemRandom()
+        self._next_input = FIRST_TIMED
+        self._slots = Slots(1, 0, reduced=False)
+        self._baseline: ReferenceSession | None = None
+        self._rounds: list[_Round] = []
+        self._stages_s: dict[str, float] = {}
+
+    @property
+    def recorders(self) -> tuple[Library, Recorder]:
+        """What records references."""
+        return self._library, self._recorder
+
+    def prepare(self) -> None:
+        """Record both sides, while others use the device, too.
+
+        Raises:
+            NotRecorded: one side cannot be recorded.
+            What `CandidateSession.record` raises.
+        """
+        self._slots = slots_for(self._reference, self._call_us)
+        while True:
+            try:
+                return self._record()
+            except NotRecorded as error:
+                if not error.lacks_memory or self._slots.calls == 1:
+                    raise
+                calls = self._slots.calls // 4 * 2 or 1
+                self._slots = Slots(calls, calls // 2, reduced=True)
+
+    def _record(self) -> None:
+        self.release()
+        counts = [count for count in (self._slots.calls, self._slots.half) if count]
+        slots = self._inputs(self._slots.calls)
+        self._baseline = ReferenceSession(self._library, self._recorder, self._reference, slots, counts)
+        warm = warm_inputs(self._reference, slots[0])
+        self._session.record(slots, warm, self._reference.like, counts, self._reference.changed_state)
+        wrong = self._session.mismatch(self._reference.like)
+        if wrong is not None:
+            raise WrongWindow(wrong)
+
+    def run(self, max_rounds: int) -> None:
+        """Make the windows.
+
+        Raises:
+            WrongWindow: an output of a timed call is wrong.
+            Unmeasured: the judge's clock does not confirm the times of the device.
+        """
+        for _ in range(_SECTIONS):
+            self._rounds = []
+            self._section(max_rounds)
+            sides = [[window for made in self._rounds for window in made[side : side + 2] if window] for side in (0, 2)]
+            if clock_agrees(*sides):
+                break
+        else:
+            raise Unmeasured("the judge's clock does not confirm the times that the runner reports")
+
+    def release(self) -> None:
+        """Free what the measurement needs of the device."""
+        if self._baseline is not None:
+            self._baseline.close()
+            self._baseline = None
+
+    def result(self) -> Timing:
+        """Medians, speedup and telemetry."""
+        windows = [window for made in self._rounds for window in made if window is not None]
+        messages_us = statistics.median(full.host_us - full.whole_us for full, _, _, _ in self._rounds)
+        unsteady = {id(window) for window, is_steady in zip(windows, steady(windows), strict=True) if not is_steady}
+        kept = [made for made in self._rounds if not unsteady.intersection(map(id, made))] or self._rounds
+        candidate_us, baseline_us = _per_call(kept)
+        runtime, baseline = summarise(candidate_us), summarise(baseline_us)
+        return Timing(
+            runtime,
+            baseline,
+            speedup=baseline.median_us / runtime.median_us,
+            speedup_ci=interval_of_ratio(baseline_us, candidate_us),
+            telemetry={
+                "method": "replay",
+                "rounds": len(kept),
+                "dropped_rounds": len(self._rounds) - len(kept),
+                "calls_per_window": self._slots.calls,
+                "fewer_slots_for_memory": self._slots.reduced,
+                "sm_ghz": round(windows[0].sm_ghz, 3),
+                "host_beyond_device_us": round(messages_us, 1),
+                "stages_s": {name: round(spent_s, 4) for name, spent_s in self._stages_s.items()},
+            },
+        )
+
+    def _inputs(self, calls: int) -> list[list[Any]]:
+        found = self._reference.many_inputs(self._next_input, calls)
+        self._next_input += calls
+        return found
+
+    def _section(self, max_rounds: int) -> None:
+        started = time.perf_counter()
+        while len(self._rounds) < max_rounds:
+            self._rounds.append(self._round())
+            count, spent_s = len(self._rounds), time.perf_counter() - started
+            if spent_s > _LONGEST_S:
+                break
+            if count >= min(_MIN_ROUNDS, max_rounds) and (
+                spent_s > _BUDGET_S or all(settled(times, _SETTLED) for times in _per_call(self._rounds))
+            ):
+                break
+
+    def _round(self) -> _Round:
+        graphs = [0, 1] if self._slots.half else [0]
+        self._random.shuffle(graphs)
+        made: dict[tuple[str, int], Window] = {}
+        assert self._baseline is not None
+        for graph in graphs:
+            with self._stage("inputs"):
+                inputs = self._inputs(self._slots.half if graph else self._slots.calls)
+                self._session.write(inputs)
+                self._baseline.write(inputs)
+            sides: list[str] = ["candidate", "baseline"]
+            self._random.shuffle(sides)
+            with self._stage("windows"):
+                for side in sides:
+                    made[side, graph] = (self._session if side == "candidate" else self._baseline).run(graph)
+            with self._stage("comparison"):
+                self._compare(made["candidate", graph].calls)
+        return (
+            made["candidate", 0],
+            made.get(("candidate", 1)),
+            made["baseline", 0],
+            made.get(("baseline", 1)),
+        )
+
+    @contextlib.contextmanager
+    def _stage(self, name: str) -> Iterator[None]:
+        started = time.perf_counter()
+        yield
+        self._stages_s[name] = self._stages_s.get(name, 0.0) + time.perf_counter() - started
+
+    def _compare(self, calls: int) -> None:
+        """All outputs of the last window, against those of the reference's window on the same inputs."""
+        assert self._baseline is not None
+        # A copy made now: nothing that is written later counts.
+        got = self._session.outputs(calls)
+        step = max(1, _CHUNK_BYTES // max(1, leaves_bytes(self._reference.like)))
+        for place, (expected, actual) in enumerate(zip(self._baseline.outputs(calls), got, strict=True)):
+            for begin in range(0, calls, step):
+                rows = slice(begin, begin + step)
+                if _surely_close(expected[rows], actual[rows], self._limit):
+                    continue
+                for number in range(begin, min(calls, begin + step)):
+                    wrong = compare_values(expected[number], actual[number], self._limit, self._path(place))
+                    if wrong is not None:
+                        raise WrongWindow(wrong, changed=[*self._reference.changed_state])
+
+    def _path(self, place: int) -> str:
+        """Path of a tensor in an output."""
+        return "" if isinstance(self._reference.like, torch.Tensor) else f"[{place}]"
+
+
+def slots_for(reference: Reference, call_us: float) -> Slots:
+    """The number of calls in a recording, with the device memory that is free now.
+
+    Args:
+        call_us: device time of one call, in microseconds.
+    """
+    first = reference.inputs(FIRST_TIMED)
+    leaves = len(tensors(first)) + len(tensors(reference.like))
+    free_bytes, _ = torch.cuda.mem_get_info()
+    return planned(
+        input_bytes=leaves_bytes(first),
+        output_bytes=leaves_bytes(reference.like),
+        call_us=call_us,
+        cache_bytes=device_facts.cache_bytes(),
+        free_bytes=free_bytes,
+        most_calls=_MAX_LEAVES // max(1, leaves),
+    )
+
+
+def _per_call(rounds: Sequence[_Round]) -> tuple[list[float], list[float]]:
+    """Microseconds of one call in each round, of the candidate and of the reference."""
+    candidate_us = [max(per_call_us(full, half), 1e-3) for full, half, _, _ in rounds]
+    baseline_us = [max(per_call_us(full, half), 1e-3) for _, _, full, half in rounds]
+    return candidate_us, baseline_us
+
+
+def _surely_close(expected: torch.Tensor, actual: torch.Tensor, limit: Tolerance) -> bool:
+    """Whether outputs are close beyond doubt, at the cost of a few operations for many calls: by the absolute tolerance
+    alone.
+
+    Args:
+        expected, actual: [calls, ...] one tensor of each call's output.
+    """
+    if not (expected.is_floating_point() and limit.strict):
+        return torch.equal(expected, actual)
+    if expected.element_size() < 4:
+        expected, actual = expected.float(), actual.float()
+    rows = expected.reshape(len(expected), -1)
+    scale = torch.linalg.vector_norm(rows, dim=1).div_(rows.shape[1] ** 0.5).clamp_max_(1.0)
+    largest = torch.linalg.vector_norm(actual.reshape(rows.shape) - rows, ord=torch.inf, dim=1)
+    return bool((largest <= limit.atol * (1 - _MARGIN) * scale).all()) or torch.equal(expected, actual)
