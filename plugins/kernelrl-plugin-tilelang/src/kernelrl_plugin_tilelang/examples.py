@@ -127,7 +127,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(192, 256), torch.randn(256, 320)]
+    return [torch.randn(192, 256, dtype=torch.float16), torch.randn(256, 320, dtype=torch.float16)]
 
 
 def get_init_inputs():

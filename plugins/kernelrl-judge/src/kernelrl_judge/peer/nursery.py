@@ -187,11 +187,14 @@ class Zygote:
             NotForked: the machine has no room for a process.
         """
         if not self._ready:
+            answer = b""
             with contextlib.suppress(OSError):
-                self._ready = self._channel.recv(16) == b"ready"
+                answer = self._channel.recv(4 * zygote.MAX_REASON_BYTES)
+            self._ready = answer == zygote.READY
             if not self._ready:
                 self.close()
-                raise ZygoteNotStarted(f"the zygote for {self._target} did not start")
+                reason = answer.decode(errors="replace") or "it ended"
+                raise ZygoteNotStarted(f"the zygote for {self._target} did not start: {reason}")
         try:
             return ask(self._channel, json.dumps(settings).encode(), descriptors)
         except OSError:

@@ -32,6 +32,9 @@ _OWN = (
     "kernelrl_judge.runner.windows",
 )
 """What a runner imports when it is needed: each fork would do it anew, and prepare patterns of text for it."""
+READY = b"ready"
+MAX_REASON_BYTES = 500
+"""Of the message in place of `READY` from a zygote that cannot import the modules of its backend."""
 _MANY_FORKS = 8
 """After so many it is worth while to make each of those that follow quicker."""
 
@@ -61,7 +64,16 @@ def main(
     # It may be remembered from another environment.
     tempfile.tempdir = None
     host_memory.keep()
-    backend = _backend(target)
+    try:
+        backend = _backend(target)
+        modules = backend.preload(mode)
+        for module in (*_OWN, *modules):
+            importlib.import_module(module)
+    except Exception as error:
+        # An installation that is broken: the user gets the reason.
+        with contextlib.suppress(OSError):
+            judge.send(f"{type(error).__name__}: {error}"[:MAX_REASON_BYTES].encode(errors="replace"))
+        os._exit(1)
     import torch
 
     torch.set_num_threads(int(environment.get("OMP_NUM_THREADS", "1")))
@@ -70,8 +82,6 @@ def main(
         # unwritten holds NaN and not what was there by chance: it cannot pass, and its verdict is the same every time.
         torch.set_deterministic_debug_mode("warn")
         torch.utils.deterministic.fill_uninitialized_memory = True
-    for module in (*_OWN, *backend.preload(mode)):
-        importlib.import_module(module)
     # A library that keeps a sleeping thread of its own is no danger to a fork that never uses it.
     warnings.filterwarnings("ignore", category=DeprecationWarning, message=".*fork.*")
     sandbox.prepare()
@@ -87,7 +97,7 @@ def main(
     privileges.close_to_others()
     # A judge that was killed is noticed in either direction.
     with contextlib.suppress(ConnectionError):
-        judge.send(b"ready")
+        judge.send(READY)
     numbers = itertools.count()
 
     def between() -> None:
