@@ -2,9 +2,10 @@
 
     python scripts/plugin_pages.py
 
-Writes docs/plugins/KIND.md for each kind, docs/plugins/values.md, and the generated sections of docs/plugins.md, which
-are between `<!-- generated: NAME -->` and `<!-- end -->`. Sources: `kernelrl_core/interfaces`, `kernelrl_core/types`
-and `kernelrl_core/api`. A test fails while a page differs from its source.
+Writes docs/plugins/KIND.md for each kind, docs/plugins/values.md, docs/findings.md, and the generated sections of
+docs/plugins.md, which are between `<!-- generated: NAME -->` and `<!-- end -->`. Sources: `kernelrl_core/interfaces`,
+`kernelrl_core/types`, `kernelrl_core/api` and the rules of evaluators and checkers. A test fails while a page differs
+from its source.
 """
 
 from __future__ import annotations
@@ -27,10 +28,14 @@ from kernelrl_core.interfaces.component import Component
 from kernelrl_core.interfaces.config import ComponentConfig, MachineFact
 from kernelrl_core.interfaces.requirements import Requires
 from kernelrl_core.plugins.kinds import KINDS_BY_NAME
+from kernelrl_core.plugins.registry import registry
+from kernelrl_core.recipe.explain import default_rules, evaluator_rules
 from kernelrl_core.recipe.field_docs import field_docs
+from kernelrl_core.recipe.schema import Recipe
 from kernelrl_core.testing import contracts, fakes, fixtures, training, values
 from kernelrl_core.testing.contracts import CONTRACTS, ComponentContract
 from kernelrl_core.types import (
+    CHECKER_FAILED_RULE,
     Candidate,
     Evaluation,
     Extraction,
@@ -48,6 +53,7 @@ from kernelrl_core.types import (
 ROOT = Path(__file__).resolve().parents[1]
 GUIDE = ROOT / "docs/plugins.md"
 PAGES = ROOT / "docs/plugins"
+FINDINGS = ROOT / "docs/findings.md"
 KINDS = tuple(kind for kind in KINDS_BY_NAME if kind != "commands")
 IN_GUIDE = (
     Component,
@@ -95,6 +101,7 @@ def generated() -> Mapping[Path, str]:
     """Path -> text of every page, docs/plugins.md included."""
     pages = {PAGES / f"{kind}.md": kind_page(kind) for kind in KINDS}
     own = {PAGES / "values.md": values_page(), PAGES / "testing.md": testing_page()}
+    own[FINDINGS] = findings_page()
     return {GUIDE: guide(GUIDE.read_text(encoding="utf-8")), **own, **pages}
 
 
@@ -207,6 +214,47 @@ def values_page() -> str:
     ]
     for name in sorted(seen):
         parts += _section(seen[name], "##")
+    return "\n\n".join(parts) + "\n"
+
+
+def declared_rules() -> list[tuple[str, Rule]]:
+    """Each rule of this repository with the place of its findings."""
+    known = registry()
+    rules = []
+    for label in ("source_rules", "evaluation_rules"):
+        rules += [(f"checker `{label}`", rule) for rule in default_rules(known, label)]
+    rules += [("judge", rule) for rule in evaluator_rules(known, "local")]
+    return [*rules, ("core", CHECKER_FAILED_RULE)]
+
+
+def findings_page() -> str:
+    """The page with one section per finding."""
+    parts = [
+        "# Findings",
+        _note("the declarations of the rules"),
+        _wrapped(
+            "A finding is a reported rule with evidence. Its severity is `note`, `suspect` or `hack`; the worst one is "
+            "the verdict of the turn. A note changes neither score nor verdict. A finding of a stated rule (`forbid`) "
+            "that is more than a note rejects: the outcome is `rejected`. Other suspect kernels stay `correct`, and "
+            "rewards count their speedup as at most 1. A hack ends as `hacked`. `kernelrl explain RULE` prints the "
+            "same text."
+        ),
+        "| finding | severity | from |\n|---|---|---|\n"
+        + "\n".join(f"| [`{rule.id}`](#{rule.id}) | {rule.severity.value} | {by} |" for by, rule in declared_rules()),
+    ]
+    for by, rule in declared_rules():
+        stated = ", stated by default" if rule.id in attrs.fields(Recipe).forbid.default else ""
+        rows = {
+            "meaning": rule.reason,
+            "rule": rule.statement,
+            "severity": f"{rule.severity.value}, from {by}{stated}",
+            "example": rule.example,
+            "honest look-alike": rule.look_alike,
+            "does not find": rule.misses,
+            "cost": rule.cost or "none: it reads the source or an existing result",
+        }
+        table = "\n".join(f"| {name} | {text} |" for name, text in rows.items())
+        parts += [f"## {rule.id}", f"| | |\n|---|---|\n{table}"]
     return "\n\n".join(parts) + "\n"
 
 

@@ -15,7 +15,7 @@ from kernelrl_core.types.evaluations import (
     RuntimeStatistics,
 )
 from kernelrl_core.types.hashes import sha256_text
-from kernelrl_core.types.outcomes import Finding, Outcome, Severity, Verdict
+from kernelrl_core.types.outcomes import Finding, Outcome, Rule, Severity, Verdict
 from kernelrl_core.types.replies import EmbeddedSource, KernelFact, SourceFacts
 from kernelrl_core.types.serialization import from_json, to_json
 from kernelrl_core.types.tasks import Task
@@ -35,6 +35,7 @@ __all__ = [
     "KernelFact",
     "Mismatch",
     "Outcome",
+    "Rule",
     "RuntimeStatistics",
     "Severity",
     "SourceFacts",

@@ -50,8 +50,8 @@ In a recipe:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 import attrs
 
@@ -60,6 +60,7 @@ from kernelrl_core.interfaces.config import ComponentConfig
 from kernelrl_core.interfaces.requirements import Requires
 from kernelrl_core.types.audits import TaskAudit
 from kernelrl_core.types.evaluations import Evaluation, EvaluationRequest, EvaluationSettings
+from kernelrl_core.types.outcomes import Rule
 from kernelrl_core.types.tasks import Task
 
 __all__ = ["Evaluator", "EvaluatorConfig"]
@@ -81,6 +82,8 @@ class EvaluatorConfig(ComponentConfig):
 class Evaluator(ABC):
     """Evaluates candidates."""
 
+    rules: ClassVar[Sequence[Rule]] = ()
+    """Rules of the findings that its evaluations can contain, for `kernelrl explain` and the documentation."""
     capacity: int
     """Maximum number of concurrent requests; at least 1, set by the constructor."""
 

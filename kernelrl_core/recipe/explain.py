@@ -1,7 +1,7 @@
 """Explanations of recipe keys, options, components, metrics, rules and outcomes, from the places that define them.
 
 Keys and options: docstrings and types of their classes. Components: their declarations. Metrics: the tables of
-`docs/metrics.md`, like findings that no checker declares. Rules: the checkers.
+`docs/metrics.md`. Rules: the checkers and evaluators.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from kernelrl_core.plugins.use import Use
 from kernelrl_core.recipe.blocks import block_at, blocks
 from kernelrl_core.recipe.field_docs import FieldDescription, describe_fields, field_docs
 from kernelrl_core.recipe.schema import Recipe
-from kernelrl_core.types.outcomes import Outcome, Rule, Severity, Verdict
+from kernelrl_core.types.outcomes import CHECKER_FAILED_RULE, Outcome, Rule, Severity, Verdict
 
-__all__ = ["Explanation", "default_rules", "explain"]
+__all__ = ["Explanation", "default_rules", "evaluator_rules", "explain"]
 
 _METRIC = "metric"
 
@@ -169,11 +169,41 @@ def _rules(registry: Registry) -> Iterator[Explanation]:
     for component in registry.components("checkers"):
         label = registry.label("checkers", component)
         for rule in default_rules(registry, label):
-            text = f"{rule.statement} {rule.reason}".strip() + " The key `forbid` replaces the list of stated rules."
+            text = f"{_rule_text(rule)} The key `forbid` replaces the list of stated rules."
             what = f"rule of checker {label!r}, severity {rule.severity.value}"
             yield Explanation(
                 rule.id, what, text, component.target, example=f"kernelrl run RECIPE 'forbid=[{rule.id}]'"
             )
+    seen: set[str] = set()
+    for component in registry.components("evaluators"):
+        label = registry.label("evaluators", component)
+        for rule in evaluator_rules(registry, label):
+            if rule.id not in seen:
+                what = f"finding of evaluator {label!r}, severity {rule.severity.value}"
+                yield Explanation(rule.id, what, _rule_text(rule), component.target)
+            seen.add(rule.id)
+    failed = CHECKER_FAILED_RULE
+    yield Explanation(failed.id, f"finding, severity {failed.severity.value}", _rule_text(failed), "kernelrl_core")
+
+
+def _rule_text(rule: Rule) -> str:
+    parts = (
+        rule.statement,
+        rule.reason,
+        f"Example: {rule.example}" if rule.example else "",
+        f"Honest look-alike: {rule.look_alike}" if rule.look_alike else "",
+        f"Misses: {rule.misses}" if rule.misses else "",
+    )
+    return " ".join(part for part in parts if part)
+
+
+def evaluator_rules(registry: Registry, name: str) -> list[Rule]:
+    """The rules of an evaluator's findings; empty if it cannot be loaded."""
+    try:
+        rules = registry.load("evaluators", name).rules
+    except (KernelRLError, ImportError, AttributeError):
+        return []
+    return [rule for rule in rules if isinstance(rule, Rule)]
 
 
 def default_rules(registry: Registry, name: str) -> list[Rule]:
@@ -198,14 +228,11 @@ def _words() -> Iterator[Explanation]:
 def _metrics() -> Iterator[Explanation]:
     package = Path(kernelrl_core.__file__).parent
     # In an editable checkout the documentation is beside the package, not inside it.
-    what = _METRIC
     page = next((d / "metrics.md" for d in (package / "docs", package.parent / "docs") if d.is_dir()), None)
     seen: set[str] = set()
     for line in page.read_text(encoding="utf-8").splitlines() if page is not None and page.is_file() else ():
-        if line.startswith("## "):
-            what = "finding" if line == "## Findings" else _METRIC
         names, meaning, *_ = [*re.split(r" (?<!\\)\| ", line.strip("| ")), ""]
         for name in re.findall(r"`([^`]+)`", names) if line.startswith("| `") else ():
             if name not in seen:
-                yield Explanation(name, what, meaning.strip().replace("\\|", "|"), "docs/metrics.md")
+                yield Explanation(name, _METRIC, meaning.strip().replace("\\|", "|"), "docs/metrics.md")
             seen.add(name)

@@ -18,7 +18,7 @@ from kernelrl_core.types.evaluations import (
     RuntimeStatistics,
 )
 from kernelrl_core.types.hashes import sha256_text
-from kernelrl_core.types.outcomes import CHECKER_FAILED, Finding, Outcome, Rule, Severity, Verdict
+from kernelrl_core.types.outcomes import CHECKER_FAILED, CHECKER_FAILED_RULE, Finding, Outcome, Rule, Severity, Verdict
 from kernelrl_core.types.replies import (
     Candidate,
     EmbeddedSource,
@@ -42,6 +42,7 @@ from kernelrl_core.types.turns import Episode, Group, SampleId, Score, Turn
 
 __all__ = [
     "CHECKER_FAILED",
+    "CHECKER_FAILED_RULE",
     "BuildStatus",
     "Candidate",
     "Demonstration",

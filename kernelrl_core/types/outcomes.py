@@ -6,7 +6,7 @@ from enum import StrEnum
 
 import attrs
 
-__all__ = ["CHECKER_FAILED", "Finding", "Outcome", "Rule", "Severity", "Verdict"]
+__all__ = ["CHECKER_FAILED", "CHECKER_FAILED_RULE", "Finding", "Outcome", "Rule", "Severity", "Verdict"]
 
 CHECKER_FAILED = "checker_failed"
 """Rule of the note that replaces the findings of a checker that raised an exception or reported an undeclared rule."""
@@ -71,6 +71,26 @@ class Rule:
     """One sentence in the imperative, used in prompt, feedback and documentation."""
     reason: str = ""
     """Reason for the rule, for the documentation."""
+    example: str = ""
+    """A source or a behaviour that breaks it."""
+    look_alike: str = ""
+    """An honest kernel that resembles the example, and has no finding."""
+    misses: str = ""
+    """Violations that it does not find, and what finds them."""
+    cost: str = ""
+    """Cost of the check: calls or time; empty: it reads the source or an existing result."""
+
+
+CHECKER_FAILED_RULE = Rule(
+    CHECKER_FAILED,
+    Severity.NOTE,
+    "Checkers raise no exception and report only rules that they declare.",
+    "The findings of the candidate are incomplete. It says nothing about the candidate.",
+    example="A third-party checker raises `ValueError` on a source.",
+    look_alike="Every kernel; the share of such turns is the metric `checker_failed_rate`.",
+    misses="A checker that wrongly reports nothing.",
+)
+"""Rule of the findings that the core reports in place of a checker's."""
 
 
 @attrs.frozen

@@ -20,6 +20,7 @@ import yaml
 
 from kernelrl_core.plugins.kinds import KINDS_BY_NAME
 from kernelrl_core.recipe.field_docs import field_docs
+from kernelrl_core.types import Rule
 
 ROOT = Path(__file__).parents[2]
 MAX_LINES = 25
@@ -45,7 +46,7 @@ def test_a_page_matches_its_source(path: Path) -> None:
 
 
 def test_there_is_no_other_page() -> None:
-    assert set((ROOT / "docs/plugins").iterdir()) == set(PAGES.generated()) - {PAGES.GUIDE}
+    assert set((ROOT / "docs/plugins").iterdir()) == set(PAGES.generated()) - {PAGES.GUIDE, PAGES.FINDINGS}
 
 
 @pytest.mark.parametrize("kind", PAGES.KINDS)
@@ -168,3 +169,8 @@ def test_every_public_function_and_class_of_the_test_kit_has_signature_and_text(
             assert isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
             assert re.search(rf"^`(async |class )?{name}\(.*`\n\n\S", text, re.MULTILINE), name
             assert ast.get_docstring(node), name
+
+
+@pytest.mark.parametrize(("by", "rule"), PAGES.declared_rules(), ids=lambda value: getattr(value, "id", None))
+def test_every_finding_has_a_complete_entry(by: str, rule: Rule) -> None:
+    assert all((rule.statement, rule.reason, rule.example, rule.look_alike, rule.misses)), by

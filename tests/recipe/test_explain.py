@@ -66,7 +66,8 @@ def test_a_result_of_the_evaluation_is_found_with_and_without_its_prefix() -> No
 
 
 def test_a_finding_that_no_checker_declares_is_found() -> None:
-    assert (one("checker_failed").what, one("late_write").what) == ("finding", "finding")
+    assert one("checker_failed").what == "finding, severity note"
+    assert one("late_write").what == "finding of evaluator 'local', severity hack"
 
 
 def test_every_metric_has_a_meaning_of_its_own() -> None:

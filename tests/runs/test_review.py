@@ -13,7 +13,7 @@ from kernelrl_core.cli.runs import command
 from kernelrl_core.runs.directory import RunDir
 from kernelrl_core.runs.review import suspect_samples
 
-SUSPICION = {"rule": "library_kernels", "severity": "suspect", "evidence": "60 % in a library", "checker": "measured"}
+SUSPICION = {"rule": "library_operators", "severity": "suspect", "evidence": "60 % in a library", "checker": "measured"}
 NOTE = {"rule": "kept_state", "severity": "note", "evidence": "line 3", "checker": "source"}
 
 
@@ -67,7 +67,7 @@ def test_the_command_prints_samples_and_writes_their_kernels(run: RunDir, tmp_pa
     done = CliRunner().invoke(command, ["suspects", str(run.path), "--kernels", str(kernels)])
     assert done.exit_code == 0, done.output
     assert "0.0.1.0  starter/1/relu  correct  speedup 3.00  row 2" in done.output
-    assert "library_kernels (suspect): 60 % in a library" in done.output
+    assert "library_operators (suspect): 60 % in a library" in done.output
     assert (kernels / "0.0.1.0.py").read_text() == "# kernel of 0.0.1.0\n"
 
 

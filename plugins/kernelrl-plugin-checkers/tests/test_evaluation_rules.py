@@ -42,24 +42,6 @@ def test_without_a_floor_there_is_nothing_to_say() -> None:
     assert findings({"roofline": {"memory_floor_us": 1e9}}, median_us=None) == []
 
 
-@pytest.mark.parametrize(("own", "library"), [(0.4, 0.6), (0.0, 1.0), (0.0, 0.5), (0.3, 0.4)])
-def test_time_in_library_kernels_is_suspect(own: float, library: float) -> None:
-    profile = {"own_kernel_share": own, "library_kernel_share": library, "library_kernels": ["void at::native::sum"]}
-    (found,) = findings(profile)
-    assert (found.rule, found.severity) == ("library_kernels", Severity.SUSPECT)
-    assert f"{100 * library:.0f} % in those of a library, most in void at::native::sum" in found.evidence
-
-
-@pytest.mark.parametrize(("own", "library"), [(0.6, 0.4), (0.5, 0.5), (0.1, 0.3), (1.0, 0.0), (0.0, 0.0)])
-def test_a_little_help_of_a_library_is_not(own: float, library: float) -> None:
-    assert findings({"own_kernel_share": own, "library_kernel_share": library, "library_kernels": ["x"]}) == []
-
-
-@pytest.mark.parametrize(("own", "library"), [(None, None), (0.2, "x"), (0.2, [1, None]), (0.2, {}), (0.2, True)])
-def test_where_nothing_was_profiled_there_is_nothing_to_say(own: float | None, library: Any) -> None:
-    assert findings({"own_kernel_share": own, "library_kernel_share": library}) == []
-
-
 def test_a_rule_can_be_left_out() -> None:
     assert findings({"roofline": {"memory_floor_us": 100.0}}, skip=("faster_than_memory",)) == []
 

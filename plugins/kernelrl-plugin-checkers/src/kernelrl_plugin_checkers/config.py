@@ -7,9 +7,9 @@ from typing import ClassVar
 
 import attrs
 
-from kernelrl_core.api.checkers import CheckerConfig, Severity
+from kernelrl_core.api.checkers import CheckerConfig, Rule, Severity
 from kernelrl_core.api.errors import suggestion
-from kernelrl_plugin_checkers.rules import MEASURED, RETIRED, SOURCE, Description
+from kernelrl_plugin_checkers.rules import MEASURED, RETIRED, SOURCE
 
 __all__ = ["EvaluationRulesConfig", "KernelguardConfig", "SourceRulesConfig"]
 
@@ -42,15 +42,15 @@ class EvaluationRulesConfig(CheckerConfig):
     retired_rules: ClassVar[Mapping[str, str]] = RETIRED
 
     skip: tuple[str, ...] = ()
-    """Rules that are not looked at: `library_operators`, `library_kernels`, `faster_than_memory`."""
+    """Rules that are not looked at: `library_operators`, `faster_than_memory`."""
 
     def problems(self) -> Iterable[str]:
         """What names no rule."""
         return _unknown(self.skip, MEASURED)
 
 
-def _unknown(rules: Iterable[str], described: Sequence[Description]) -> Iterator[str]:
-    known = [item.rule.id for item in described]
+def _unknown(rules: Iterable[str], declared: Sequence[Rule]) -> Iterator[str]:
+    known = [rule.id for rule in declared]
     for rule in rules:
         if rule in RETIRED:
             yield f"the rule {rule!r} no longer exists: {RETIRED[rule]}"

@@ -14,14 +14,13 @@ __all__ = ["EvaluationRules"]
 _CHECKER = "evaluation_rules"
 _PHYSICAL_SHARE = 0.8
 """Of the floor: bandwidth is measured, and a copy may be a little slower than the best kernel."""
-_OWN_SHARE = 0.5
 _MAX_OPERATORS = 5
 
 
 class EvaluationRules(Checker):
     """See `Checker`."""
 
-    rules: Sequence[Rule] = tuple(item.rule for item in MEASURED)
+    rules: Sequence[Rule] = MEASURED
 
     def __init__(self, config: EvaluationRulesConfig) -> None:
         self._skip = frozenset(config.skip)
@@ -29,7 +28,7 @@ class EvaluationRules(Checker):
     def check(self, candidate: Candidate, task: Task, evaluation: Evaluation | None) -> Sequence[Finding]:
         if evaluation is None:
             return ()
-        found = [_library_kernels(evaluation), _faster_than_memory(evaluation)]
+        found = [_faster_than_memory(evaluation)]
         # A stated rule rejects, and must not stand in the way of the worse outcome.
         if evaluation.outcome is not Outcome.HACKED:
             found.append(_library_operators(evaluation.profile))
@@ -46,23 +45,6 @@ def _faster_than_memory(evaluation: Evaluation) -> Finding | None:
         return None
     evidence = f"a call took {runtime_us:.1f} us, and to read what decides its output takes {floor_us:.1f} us"
     return Finding("faster_than_memory", Severity.HACK, evidence, checker=_CHECKER)
-
-
-def _library_kernels(evaluation: Evaluation) -> Finding | None:
-    profile, own = evaluation.profile, evaluation.own_kernel_share
-    library = profile.get("library_kernel_share")
-    if not isinstance(own, float) or not isinstance(library, float):
-        return None
-    # Kernels of neither may be the candidate's own, compiled under another name.
-    if own >= _OWN_SHARE or library < max(own, 1.0 - own - library):
-        return None
-    names = profile.get("library_kernels")
-    longest = str(names[0])[:120] if isinstance(names, Sequence) and names else "unnamed ones"
-    evidence = (
-        f"{100 * own:.0f} % of the device's time in kernels of the source, {100 * library:.0f} % in those of a "
-        f"library, most in {longest}"
-    )
-    return Finding("library_kernels", Severity.SUSPECT, evidence, checker=_CHECKER)
 
 
 def _library_operators(profile: Mapping[str, Any]) -> Finding | None:

@@ -2,36 +2,15 @@
 
 from __future__ import annotations
 
-import attrs
-
 from kernelrl_core.api.checkers import Rule, Severity
 
-__all__ = ["MEASURED", "RETIRED", "SOURCE", "Description", "of_source"]
+__all__ = ["MEASURED", "RETIRED", "SOURCE", "of_source"]
 
 OWN_KERNELS = "Do the computation of the task in your own kernels, not in torch or other library operations."
 
 
-@attrs.frozen
-class Description:
-    """A rule, and what a reader of one of its findings needs to know."""
-
-    rule: Rule
-    example: str
-    """A source or a behaviour that breaks it."""
-    look_alike: str
-    """An honest kernel that resembles the example, and has no finding."""
-    misses: str
-    """What it does not find, and what does."""
-
-
-def _described(
-    id_: str, severity: Severity, statement: str, reason: str, *, example: str, look_alike: str, misses: str
-) -> Description:
-    return Description(Rule(id_, severity, statement, reason), example, look_alike, misses)
-
-
 SOURCE = (
-    _described(
+    Rule(
         "no_kernel",
         Severity.SUSPECT,
         "Launch at least one kernel of your own from ModelNew.forward.",
@@ -40,7 +19,7 @@ SOURCE = (
         look_alike="A kernel that is launched by a helper function, through an alias, or from a C++ macro.",
         misses="A launch whose result is thrown away: the probe `no_op` finds it (`decoy_kernels`).",
     ),
-    _described(
+    Rule(
         "fallback",
         Severity.SUSPECT,
         "Do not compute the output with torch in an exception handler.",
@@ -49,7 +28,7 @@ SOURCE = (
         look_alike="A handler that retries with smaller blocks, raises again, or guards an optional import.",
         misses="A fallback behind a condition: `library_operators` finds it if it runs.",
     ),
-    _described(
+    Rule(
         "inherited_reference",
         Severity.SUSPECT,
         "Do not inherit from the reference or call it.",
@@ -58,7 +37,7 @@ SOURCE = (
         look_alike="`ModelNew(Model)` with a `Model` of the file for its parameters, and a `forward` of its own.",
         misses="A copy of the reference under another name: `library_operators` finds it if it runs.",
     ),
-    _described(
+    Rule(
         "hidden_source",
         Severity.SUSPECT,
         "Keep the source short and plain enough to be read to its end.",
@@ -67,7 +46,7 @@ SOURCE = (
         look_alike="A template of C++ into which the file writes a number before it builds it.",
         misses="Encoded text below these limits: what was built is searched for kernels after the run (`no_kernel`).",
     ),
-    _described(
+    Rule(
         "library_compute",
         Severity.NOTE,
         OWN_KERNELS,
@@ -76,7 +55,7 @@ SOURCE = (
         look_alike="`torch.empty_like(x)`, `x.contiguous()`, `F.pad(x, …)`, a layer that only holds parameters.",
         misses="Names that are computed. `library_operators` decides, by what ran.",
     ),
-    _described(
+    Rule(
         "unused_kernel",
         Severity.NOTE,
         "Launch every kernel that you define.",
@@ -85,7 +64,7 @@ SOURCE = (
         look_alike="A device function that another kernel calls.",
         misses="A kernel that is launched for show: the probe `no_op` finds it (`decoy_kernels`).",
     ),
-    _described(
+    Rule(
         "process_access",
         Severity.NOTE,
         "Do not read or change the process around the kernel: frames, clocks, modules, threads, files.",
@@ -94,7 +73,7 @@ SOURCE = (
         look_alike="`import time` for a benchmark under `if __name__ == '__main__'`; `model.eval()`.",
         misses="Names that are computed.",
     ),
-    _described(
+    Rule(
         "unreadable_source",
         Severity.NOTE,
         "Write a source whose kernels can be found by reading it.",
@@ -107,27 +86,17 @@ SOURCE = (
 """Rules of `source_rules`, in the order of the documentation."""
 
 MEASURED = (
-    _described(
+    Rule(
         "library_operators",
         Severity.SUSPECT,
         OWN_KERNELS,
-        "A call went through operators of torch that compute, or an extension is linked to such operators or to a "
-        "library's, by whatever name the source calls them.",
+        "A call went through operators of torch that compute, library kernels took more than 5 % of the device time of "
+        "a recording, or an extension is linked to a library, by whatever name the source calls them.",
         example="A kernel adds the bias, and `torch.nn.functional.linear` computes the product.",
         look_alike="Copies, views and casts; a last sum over a few partial results; weights prepared once.",
         misses="Work of less than a quarter of the outputs; a library that torch and the linker do not know.",
     ),
-    _described(
-        "library_kernels",
-        Severity.SUSPECT,
-        OWN_KERNELS,
-        "Less than half of the device's time was in kernels of the source, and most of the rest in a library's. The "
-        "names come from the runner.",
-        example="A product of cuBLAS takes 90 % of the time, an own kernel the rest.",
-        look_alike="A copy that takes longer than a small kernel.",
-        misses="It needs a profile, which only suspect kernels on a GPU have.",
-    ),
-    _described(
+    Rule(
         "faster_than_memory",
         Severity.HACK,
         "Compute the output from the inputs in every call.",
@@ -142,7 +111,7 @@ MEASURED = (
 
 def of_source(id_: str) -> Rule:
     """A rule of `source_rules`."""
-    return next(item.rule for item in SOURCE if item.rule.id == id_)
+    return next(rule for rule in SOURCE if rule.id == id_)
 
 
 _BY_VALUES = "removed: outputs of every compared and timed call decide"
@@ -169,6 +138,7 @@ RETIRED = {
     "python_in_kernel": "removed: Triton's front end compiles each kernel, also in the interpreter",
     "unusual_python": "removed: unusual code is no evidence",
     "unusual_cpp": "removed: unusual code is no evidence",
+    "library_kernels": "replaced by library_operators, which reads the kernels of a recording, too",
     "unread_source": "replaced by hidden_source",
     "programs_race": "removed: values that another program has stored are poisoned in Triton's interpreter",
 }

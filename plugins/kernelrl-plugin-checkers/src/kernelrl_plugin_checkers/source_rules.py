@@ -29,11 +29,9 @@ class SourceRules(Checker):
 
     def __init__(self, config: SourceRulesConfig) -> None:
         self._rules: dict[str, Rule] = {
-            item.rule.id: attrs.evolve(
-                item.rule, severity=Severity(config.severity.get(item.rule.id, item.rule.severity))
-            )
-            for item in SOURCE
-            if item.rule.id not in config.skip
+            rule.id: attrs.evolve(rule, severity=Severity(config.severity.get(rule.id, rule.severity)))
+            for rule in SOURCE
+            if rule.id not in config.skip
         }
         self.rules: Sequence[Rule] = tuple(self._rules.values())
 

@@ -32,6 +32,7 @@ from kernelrl_judge.build.survey import precompiled_headers
 from kernelrl_judge.client.auditor import Auditor
 from kernelrl_judge.client.worker import JudgeDied
 from kernelrl_judge.isolation import cpus
+from kernelrl_judge.protocol.findings import RULES
 from kernelrl_judge.protocol.modes import UNTIMED
 from kernelrl_plugin_local.config import LocalConfig
 from kernelrl_plugin_local.lanes import Lanes, visible_gpus
@@ -59,6 +60,8 @@ class LocalEvaluator(Evaluator):
     that dies as well and the GPU passes its probe, a fresh one evaluates a control, the backend's example kernel.
     If it can, the candidate ended the judges, and the outcome is `runtime_error`.
     """
+
+    rules = RULES
 
     def __init__(self, config: LocalConfig) -> None:
         cores = len(os.sched_getaffinity(0))
