@@ -68,8 +68,9 @@ class JudgeWorker:
         settings = request.settings
         message = {"request": to_json(request), "runner": runner}
         # Trials and timing have a limit each; other judges may hold the device; a toolchain may be prepared first.
-        # The last build of several begins within the limit, and may have twice the time on a busy machine.
-        limit = 2 * settings.timeout_s + 3 * settings.build_timeout_s + (_QUEUE_S if settings.timing else 0) + _GRACE_S
+        # The last build of several begins within the limit. It may have four times the time on a busy machine, and so
+        # may a control after it.
+        limit = 2 * settings.timeout_s + 9 * settings.build_timeout_s + (_QUEUE_S if settings.timing else 0) + _GRACE_S
         # A task of its own: the answer must be read whole even when nobody waits for it any more.
         reading = asyncio.create_task(self._verdict(process, slow))
         try:
