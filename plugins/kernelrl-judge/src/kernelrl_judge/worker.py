@@ -36,7 +36,7 @@ def _ignore() -> None:
 
 
 class JudgeDied(InfrastructureError):
-    """The judge or its zygote ended under a candidate."""
+    """The judge or its zygote ended or failed under a candidate."""
 
 
 class DeviceFault(InfrastructureError):
@@ -59,7 +59,7 @@ class JudgeWorker:
             slow: called when the judge does nothing but wait for the candidate.
 
         Raises:
-            JudgeDied: there is no verdict, because a process of ours ended under the candidate.
+            JudgeDied: there is no verdict, because a process of ours ended or failed under the candidate.
             DeviceFault: there is none, because the GPU fails.
             UsageError: the task cannot be used.
             MissingPrerequisite: this machine lacks what the request asks for.
@@ -89,8 +89,6 @@ class JudgeWorker:
         if "died" in answer:
             await self.aclose()
             raise JudgeDied(answer["died"])
-        if "trouble" in answer:
-            raise InfrastructureError(f"the judge failed: {answer['trouble']}")
         if "device_fault" in answer:
             # Its context may be beyond repair.
             await self.aclose()
