@@ -55,9 +55,9 @@ class LocalEvaluator(Evaluator):
     """Evaluates candidates on this machine; see `Evaluator`.
 
     A candidate passes two queues. Its extensions are compiled on the CPU. Then a judge evaluates it, on a GPU if its
-    backend uses one. If the judge dies or fails, a fresh one evaluates the candidate again while all other lanes are empty. If
-    that dies as well and the GPU passes its probe, a fresh one evaluates a control, the backend's example kernel.
-    If it can, the candidate ended the judges, and the outcome is `runtime_error`.
+    backend uses one. If the judge dies or fails, a fresh one evaluates the candidate again while all other lanes are
+    empty. If that dies as well and the GPU passes its probe, a fresh one evaluates a control, the backend's example
+    kernel. If it can, the candidate ended the judges, and the outcome is `runtime_error`.
     """
 
     def __init__(self, config: LocalConfig) -> None:
