@@ -137,7 +137,7 @@ class EvaluationService:
         except InfrastructureError as error:
             logger.warning("evaluation of %s failed %d times: %s", request.task_id, self._attempts, error)
             raise
-        if self._cache is not None and evaluation.outcome is not Outcome.INFRA_ERROR:
+        if self._cache is not None and evaluation.final and evaluation.outcome is not Outcome.INFRA_ERROR:
             await self._on_disk(self._cache.write, key, evaluation)
         return evaluation
 

@@ -245,6 +245,9 @@ class Evaluation:
         validator=attrs.validators.optional([attrs.validators.ge(0.0), attrs.validators.le(1.0)]),
     )
     """Share of device time in the candidate's own kernels; None if nothing was profiled."""
+    final: bool = True
+    """False if the load of the machine may have decided the outcome, such as a build that reached its time limit. Such
+    an evaluation is not cached."""
     checked: str = ""
     """Names of the compiled kernels, if this machine can compile the candidate but not run it; empty otherwise."""
     profile: Mapping[str, Any] = attrs.field(factory=dict)

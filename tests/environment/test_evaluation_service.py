@@ -195,6 +195,23 @@ def test_infrastructure_error_is_never_cached(tmp_path: Path) -> None:
     assert twice(tmp_path, failures=3)[0] == 1
 
 
+def test_evaluation_that_the_load_may_have_decided_is_not_cached(tmp_path: Path) -> None:
+    class Loaded(Fake):
+        async def evaluate(self, request: EvaluationRequest) -> Evaluation:
+            self.started += 1
+            return Evaluation(Outcome.COMPILE_ERROR, final=False)
+
+    async def scene() -> None:
+        fake = Loaded()
+        made = service(fake, tmp_path)
+        for _ in range(2):
+            await made.evaluate(request())
+        assert fake.started == 2
+        await made.aclose()
+
+    asyncio.run(scene())
+
+
 def test_damaged_cache_entry_is_evaluated_again(tmp_path: Path) -> None:
     def damage() -> None:
         for path in tmp_path.rglob("*.json"):

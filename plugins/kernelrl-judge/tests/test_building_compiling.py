@@ -227,3 +227,44 @@ def test_device_code_of_hip_is_compiled_without_headers_of_torch(tmp_path: Path)
 def test_a_mistake_in_device_code_of_hip_is_told_with_its_line(tmp_path: Path) -> None:
     with pytest.raises(CompileError, match=r"cuda\.cu:3:.*'y'"):
         _hip(_HIP.replace("x[threadIdx.x]", "y[0]"), tmp_path)
+
+
+_FUNCTOR = """\
+#include <torch/extension.h>
+#include <cuda_runtime.h>
+static int blocks(int n) { return (n + 31) / 32; }
+struct Scale { float s; int grid(int n) const { return blocks(n); }
+  __device__ float operator()(float a) const { return a * s; } };
+template <typename F> __global__ void k(float* x, F f) { x[threadIdx.x] = f(x[threadIdx.x]); }
+torch::Tensor f(torch::Tensor x) { Scale s{2.f}; k<<<s.grid(9), 32>>>(x.data_ptr<float>(), s); return x; }
+"""
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc")
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("", ""),
+        ("static int blocks", "static int count = 0;\nstatic int blocks"),
+        ("return blocks(n)", "return std::vector<int>(n).size()"),
+        ("static int blocks(int n)", "__device__ int blocks(float n) { return 1; }\nstatic int blocks(int n)"),
+        ("return blocks(n)", "TORCH_CHECK(n > 0); return n"),
+    ],
+    ids=["a function", "a variable", "the standard library", "an overload", "torch"],
+)
+def test_a_struct_for_the_device_that_uses_a_host_function_is_no_compile_error(
+    old: str, new: str, tmp_path: Path
+) -> None:
+    assert _cuda(_FUNCTOR.replace(old, new) if old else _FUNCTOR, tmp_path).route in ("bound", "ordinary", "unchecked")
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc")
+def test_a_mistake_in_a_struct_for_the_device_is_told_with_its_line(tmp_path: Path) -> None:
+    with pytest.raises(CompileError, match=r"cuda\.cu.5.*nothing"):
+        _cuda(_FUNCTOR.replace("return a * s", "return a * nothing").replace("blocks(n)", "n"), tmp_path)
+
+
+def _cuda(source: str, directory: Path) -> Compiled:
+    toolchain = find_toolchain("cuda", directory)
+    request = InlineRequest("cuda", "x", (), (source,), (("f", "f"),), (), (), (), (), ("9.0",), device_only=True)
+    return compile_extension(request, toolchain, prepare(toolchain, directory), directory, run=_run)

@@ -140,6 +140,48 @@ IN_FORWARD = {
         "order = json.dumps({'name': 'x', **{name: [] for name in lists}}).encode()\nfor f in range(3, 32):\n"
         "    try: send(socket.socket(fileno=f), FrameKind.BUILD, order)\n    except OSError: pass"
     ),
+    "a stop of every process": "import os, signal\nos.kill(os.getppid(), signal.SIGSTOP)\nos.kill(-1, signal.SIGSTOP)",
+    "a debugger on every process": (
+        "import ctypes\nlibc = ctypes.CDLL(None)\nfor pid in range(1, 300): libc.ptrace(16, pid, 0, 0)"
+    ),
+    "shared memory without end": (
+        "f = open('/dev/shm/x', 'wb')\ntry:\n    while True: f.write(bytes(1 << 24))\nexcept OSError: f = None"
+    ),
+    "files without end": (
+        "import os\ntry:\n    for n in range(10**9): open(os.environ['HOME'] + f'/{n}', 'wb').write(bytes(1 << 20))\n"
+        "except OSError: pass"
+    ),
+    "a lack of memory that it reports": "raise MemoryError('\\0' * 99)",
+    "an exception that cannot be read": (
+        "class E(Exception):\n    def __getattribute__(self, n): raise SystemExit\n"
+        "    __str__ = __repr__ = __reduce__ = __class_getitem__ = lambda *a: exit()\nraise E()"
+    ),
+    "an exception with a long name": "raise type('E' * (1 << 24), (Exception,), {})('x')",
+    "exceptions in exceptions": ("e = ValueError('x')\nfor _ in range(20000): e = ExceptionGroup('x', [e])\nraise e"),
+    "notes that are no text": "e = ValueError('x')\ne.__notes__ = [None, '\\udc80', object()] * 9999\nraise e",
+    "a traceback without end": (
+        "import sys\nsys.setrecursionlimit(20000)\ndef f(n): return f(n - 1) if n else 1 / 0\nf(9000)"
+    ),
+    "hooks that end the process": (
+        "import sys\nsys.excepthook = sys.unraisablehook = sys.displayhook = lambda *a: exit()\nraise ValueError('x')"
+    ),
+    "streams that are nothing": "import sys\nsys.stdout = sys.stderr = sys.stdin = None",
+    "another default dtype": (
+        "torch.set_default_dtype(torch.float64)\ntorch.set_default_tensor_type('torch.DoubleTensor')"
+    ),
+    "thousands of threads of torch": "torch.set_num_threads(100000)",
+    "a mode that ends the process": (
+        "from torch.utils._python_dispatch import TorchDispatchMode\nclass M(TorchDispatchMode):\n"
+        "    def __torch_dispatch__(self, *a): raise SystemExit\nM().__enter__()"
+    ),
+    "a CUDA that is not there": "torch.cuda.init()",
+    "a library that is closed": (
+        "import ctypes, torch\nl = ctypes.CDLL(torch._C.__file__)\nctypes.CDLL(None).dlclose(l._handle)"
+    ),
+    "a collector that is off and a heap that is freed": (
+        "import ctypes, gc\ngc.disable()\nctypes.CDLL(None).free(ctypes.c_void_p(id(x)))"
+    ),
+    "another program": "import os\nos.execv('/bin/true', ['true'])",
 }
 """What the kernel does at the beginning of `forward`."""
 
@@ -165,6 +207,18 @@ RETURNED = {
         "type('L', (list,), {'__iter__': lambda s: exit(), '__len__': lambda s: exit()})([y])"
     ),
     "values without end": "__import__('itertools').repeat(y)",
+    "a complex tensor": "y.to(torch.complex64).conj()",
+    "a tensor of 64 dimensions": "y.reshape((1,) * 63 + (300,))",
+    "an empty tensor of a huge shape": "torch.empty(0, 1 << 40)",
+    "a list that is deep": "__import__('functools').reduce(lambda l, _: [l], range(100000), y)",
+    "a mapping whose keys cannot be compared": "{float('nan'): y, (): y, None: y}",
+    "a tensor of another library": "y.to_mkldnn()",
+    "a tensor that is quantized": "torch.quantize_per_tensor(y, 0.1, 0, torch.qint8)",
+    "a fake tensor": "__import__('torch._subclasses', fromlist=['x']).FakeTensorMode().from_tensor(y)",
+    "a subclass that computes": (
+        "y.as_subclass(type('S', (torch.Tensor,), {'__torch_function__': classmethod(lambda *a, **k: exit())}))"
+    ),
+    "a view beyond its memory": "torch.as_strided(y, (300,), (0,))[None].expand(1 << 40, 300)",
     "memory that is freed": "(y.untyped_storage().resize_(0), y)[1]",
 }
 """What `forward` returns."""
@@ -174,6 +228,9 @@ LOADED = {
     "exits at import": "import sys; sys.exit(0)\n",
     "is killed at import": "import os; os.kill(1, 9); os.abort()\n",
     "forks at import": "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass\n",
+    "never ends at import": "while True: pass\n",
+    "loads itself": "import importlib.util as u\ns = u.spec_from_file_location('m', __file__)\n"
+    "s.loader.exec_module(u.module_from_spec(s))\n",
     "computes at import": "x = 2 ** (10 ** 9)\n",
     "nests deeply": "x = " + "-" * 3000 + "1\n",
     "removes itself": "import os; os.remove(__file__)\n",
@@ -193,6 +250,19 @@ REPLACED = {
         "class ModelNew(torch.nn.Module):",
         "class M(type):\n    def __call__(cls, *a): raise SystemExit\nclass ModelNew(torch.nn.Module, metaclass=M):",
     ),
+    "never ends in the constructor": (
+        "    def forward",
+        "    def __init__(self):\n        while True: pass\n    def forward",
+    ),
+    "never ends in the destructor": (
+        "    def forward",
+        "    def __del__(self):\n        while True: pass\n    def forward",
+    ),
+    "begins with a mark of the order of bytes": ("import torch\n", "\ufeffimport torch\n"),
+    "contains half of a character": ("# HERE", "'\udc80'"),
+    "is nested deeply": ("# HERE", "(" * 100_000),
+    "has a literal of five megabytes": ("# HERE", f"'{'x' * 5_000_000}'"),
+    "has a number of five megabytes": ("# HERE", "1" * 5_000_000),
     "hides its state": (
         "    def forward",
         "    def state_dict(self, *a): raise SystemExit\n    parameters = named_parameters = buffers = named_buffers = "
@@ -205,7 +275,9 @@ REPLACED = {
 ON_CPU = """\
 #include <torch/extension.h>
 #include <signal.h>
+#include <string.h>
 #include <unistd.h>
+#include <thread>
 torch::Tensor f(torch::Tensor x, int64_t way) {
     auto y = torch::relu(x) * 2.0;
     auto impl = y.unsafeGetTensorImpl();
@@ -226,6 +298,18 @@ torch::Tensor f(torch::Tensor x, int64_t way) {
         case 12: { char *p = (char *)malloc(16); for (int i = -64; i < 1 << 16; i++) p[i] = 65; free(p); break; }
         case 13: x.resize_({0}); break;
         case 14: for (;;) pause();
+        case 15: abort();
+        case 16: std::terminate();
+        case 17: return f(x, way) + f(x, way);
+        case 18: for (int i = 0; i < 1024; i++) close(i); break;
+        case 19: raise(SIGSTOP);
+        case 20: for (;;) if (fork() < 0) sleep(1);
+        case 21: for (;;) memset(malloc(1 << 24), 1, 1 << 24);
+        case 22: execl("/bin/true", "true", nullptr); break;
+        case 23: std::thread([] { for (;;) pause(); }).detach(); break;
+        case 24: std::thread([] { throw 5; }).detach(); sleep(1); break;
+        case 25: atexit([] { for (;;) pause(); }); break;
+        case 26: for (;;) putchar('x');
     }
     return y;
 }
@@ -246,6 +330,18 @@ IN_CPP = {
     "a corrupt heap": 12,
     "an input of another size": 13,
     "a wait without end": 14,
+    "an abort": 15,
+    "a termination": 16,
+    "a recursion without end": 17,
+    "files that are closed": 18,
+    "a stop": 19,
+    "forks without end": 20,
+    "memory without end": 21,
+    "another program": 22,
+    "a thread without end": 23,
+    "an exception in a thread": 24,
+    "an end that does not end": 25,
+    "output without end": 26,
 }
 """What the extension does -> its number in the source."""
 
@@ -256,6 +352,27 @@ BUILT = {
     "a function that cannot be encoded": "functions=[chr(0xd800)]",
     "brackets without end": "cpp_sources=['int x = ' + '(' * 30_000 + ';']",
     "an include of a device": "cpp_sources=['#include \"/dev/zero\"']",
+    "an include of its input": "cpp_sources=['#include \"/dev/stdin\"']",
+    "an include of a descriptor": "cpp_sources=['#include <fd/0>']",
+    "an include of itself": "cpp_sources=['#include \"unit_main.cpp\"']",
+    "an assembly that reads a device": 'cpp_sources=[\'asm(".incbin \\\\"/dev/zero\\\\"");\']',
+    "an assembly without end": "cpp_sources=['asm(\".rept 2000000000\\\\nnop\\\\n.endr\");']",
+    "an error about the disk": "cpp_sources=['#error No space left on device']",
+    "an error about memory": "cpp_sources=['#error virtual memory exhausted: Cannot allocate memory']",
+    "an array of a terabyte": "cpp_sources=['char a[1L << 40] = {1};']",
+    "a macro that doubles": (
+        "cpp_sources=['#define A0 1+1\\n' + ''.join(f'#define A{i + 1} A{i}+A{i}\\n' for i in range(40))"
+        " + 'int a = A40;']"
+    ),
+    "templates without end": (
+        "cpp_sources=['template <int A, int B, int C> struct U { static const long v = U<A - 1, B, C>::v"
+        " + U<A, B - 1, C>::v + U<A, B, C - 1>::v; };"
+        " template <int B, int C> struct U<0, B, C> { static const long v = 1; };"
+        " template <int A, int C> struct U<A, 0, C> { static const long v = 1; }; template <int A, int B>"
+        " struct U<A, B, 0> { static const long v = 1; }; long a = U<250, 250, 250>::v;']"
+    ),
+    "a crash of the compiler": "cpp_sources=['#pragma GCC optimize(\"no-such\")\\n' + 'a' * 1_000_000]",
+    "a source with a zero byte": "cpp_sources=['int a; ' + chr(0)]",
     "a source beyond a message": "cpp_sources=['//' + 'x' * (1 << 21)]",
 }
 """Arguments of `load_inline`."""
@@ -295,6 +412,7 @@ def hostile_sources(doing: Any, good: str) -> dict[str, tuple[str, str]]:
 
 NAMES = [*hostile_sources(lambda lines, before="": lines, "")]
 LIMIT_OF_ALL_S = 2.0
+SHORT_BUILD_S = 2.0
 
 
 @pytest.mark.parametrize("name", TRICKS)
@@ -322,11 +440,16 @@ def test_no_kernel_causes_an_infrastructure_error(bench: Any, doing: Any, good: 
     backend, source = hostile_sources(doing, good)[name]
     if backend == "cpp" and shutil.which("g++") is None:
         pytest.skip("no C++ compiler")
-    asked = bench.request(source, timeout_s=LIMIT_OF_ALL_S, memory_mib=1024)
+    build_s = SHORT_BUILD_S if name.startswith("build:") else SOON_S
+    asked = bench.request(
+        source, timeout_s=LIMIT_OF_ALL_S, memory_mib=1024, build_timeout_s=build_s, build_memory_mib=1024
+    )
     options = {"mode": "interpreter"} if backend == "triton" else {}
     asked = attrs.evolve(asked, backend=backend, backend_options=options)
     evaluation = bench.runner.run(bench.evaluator.evaluate(asked))
     assert evaluation.outcome is not Outcome.INFRA_ERROR
+    if name == "build: templates without end":
+        assert (evaluation.outcome, evaluation.final) == (Outcome.COMPILE_ERROR, False)
     # Otherwise the others try nothing.
     assert evaluation.outcome is Outcome.CORRECT or name != "C++: nothing", evaluation
     assert "ended twice" not in evaluation.message

@@ -44,7 +44,7 @@ SOURCE = (
         "A source that cannot be read cannot be checked.",
         example="C++ of more than 262,144 characters made at run time; Python that takes over 130,000 steps to search.",
         look_alike="A template of C++ into which the file writes a number before it builds it.",
-        misses="Encoded text below these limits: what was built is searched for kernels after the run (`no_kernel`).",
+        misses="Encoded text below these limits: the built object is searched for kernels after the run (`no_kernel`).",
     ),
     Rule(
         "library_compute",
@@ -80,7 +80,7 @@ SOURCE = (
         "Where kernels may be in a part that could not be read, `no_kernel` is not reported.",
         example="A macro that makes kernels, a C++ source that is computed, Python that does not parse.",
         look_alike="A kernel that a function makes and returns.",
-        misses="Nothing is decided from it: what was built is searched after the run.",
+        misses="Nothing is decided from it: the built object is searched after the run.",
     ),
 )
 """Rules of `source_rules`, in the order of the documentation."""

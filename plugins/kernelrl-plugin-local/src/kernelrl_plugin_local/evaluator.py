@@ -56,9 +56,9 @@ class LocalEvaluator(Evaluator):
     """Evaluates candidates on this machine; see `Evaluator`.
 
     A candidate passes two queues. Its extensions are compiled on the CPU. Then a judge evaluates it, on a GPU if its
-    backend uses one. If the judge dies, a fresh one evaluates the candidate again while all other lanes are empty. If
-    that dies as well and the GPU passes its probe, a fresh one evaluates a control, the backend's example kernel.
-    If it can, the candidate ended the judges, and the outcome is `runtime_error`.
+    backend uses one. If the judge dies or fails, a fresh one evaluates the candidate again while all other lanes are
+    empty. If that dies as well and the GPU passes its probe, a fresh one evaluates a control, the backend's example
+    kernel. If it can, the candidate ended the judges, and the outcome is `runtime_error`.
     """
 
     rules = RULES
@@ -116,7 +116,7 @@ class LocalEvaluator(Evaluator):
             except JudgeDied as second:
                 evidence = f"{first.message}; {second.message}"
                 await self._evaluate_control(request, target, lanes, evidence)
-                return Evaluation(Outcome.RUNTIME_ERROR, _ENDED_TWICE, evidence)
+                return Evaluation(Outcome.RUNTIME_ERROR, _ENDED_TWICE, evidence, final=False)
 
     async def _evaluate_control(self, request: EvaluationRequest, target: str, lanes: Lanes, evidence: str) -> None:
         """Evaluate the example kernel of a backend as its candidate would have been.

@@ -115,7 +115,7 @@ class Commands:
     def compile_device(self, index: int, text: str, parts: Sequence[Split] = (), *, with_torch: bool = False) -> None:
         """Compile a unit for the device, as machine code alone where the host unit has stubs."""
         toolchain, request = self._toolchain, self._request
-        machine_code = bool(parts) and parts[index].stubs
+        machine_code = bool(parts) and parts[index].stubs and not request.device_only
         source = self._directory / f"device{index}.cu"
         source.write_text(text, encoding="utf-8", errors="surrogatepass")
         flags = words(request.device_flags)
@@ -143,7 +143,7 @@ class Commands:
         command += [source.name, "-o", f"device{index}.{'fatbin' if machine_code else 'o'}"]
         status, log, _ = self._execute("device", command)
         if status:
-            self._diagnosis.fail(log, parts, final=with_torch or request.device_only, retry=WHOLE, device=True)
+            self._diagnosis.fail(log, parts, final=with_torch, retry=WHOLE, device=True)
         self._entries[index] = stubs.entries(log)
         self.resources += read_resources(log)
 

@@ -122,7 +122,10 @@ class _Build:
         except (Unsplittable, NotCertain) as why:
             return self._device_whole(str(why)) if request.device_only else self._ordinary(str(why))
         if request.device_only:
-            return self._device_alone(parts)
+            try:
+                return self._device_alone(parts)
+            except NotCertain as why:
+                return self._device_whole(str(why))
         cpp_sources, bound = found
         attempts = (
             lambda: self._split_build(parts, cpp_sources, signatures(cpp_sources, bound), "types", ""),
@@ -255,7 +258,7 @@ class _Build:
             raise CompileError("there is no device code")
         at_once(
             {
-                f"device{index}": partial(self._commands.compile_device, index, part.device)
+                f"device{index}": partial(self._commands.compile_device, index, part.device, parts)
                 for index, part in enumerate(parts)
             }
         )

@@ -10,7 +10,7 @@ import attrs
 
 from kernelrl_judge.build.prepare import Prepared
 from kernelrl_judge.build.request import InlineRequest
-from kernelrl_judge.build.splitting import Split
+from kernelrl_judge.build.splitting import Split, of_torch
 from kernelrl_judge.build.toolchain import Toolchain
 
 __all__ = ["EXTENSION", "FUNCTIONS_FILE", "WHOLE", "CompileError", "Diagnosis", "NotCertain", "other_language"]
@@ -47,6 +47,11 @@ _UNKNOWN_NAMES = re.compile(
         )
     )
 )
+_WRONG_OVERLOADS = re.compile(
+    r'calling a __\w+__ function\("?(?:\w+::)*(\w+)|no instance of [\w ]+ "(?:\w+::)*(\w+)'
+    r"|no matching function for call to [‘'`](?:\w+::)*(\w+)"
+)
+"""Errors about a function of which the other part may have the overload that is meant."""
 
 _NOT_DECLARED = re.compile(
     rf"^{FUNCTIONS_FILE}:[\d:]+ error: {_QUOTED} (?:was not declared|has not been)[^;\n]*(;.*)?$"
@@ -132,7 +137,8 @@ class Diagnosis:
             unknown = [next(filter(None, match.groups()), "") for match in _UNKNOWN_NAMES.finditer(said)]
             if unknown and device and any(part.further_headers for part in parts):
                 raise NotCertain(f"{unknown[0]} may be a name of torch's", WHOLE)
-            for name in unknown:
+            others = [next(filter(None, match.groups())) for match in _WRONG_OVERLOADS.finditer(said)]
+            for name in (*unknown, *others):
                 if name in elsewhere:
                     raise NotCertain(f"{name} belongs to the other part", WHOLE)
             known = self.prepared.known_names() if unknown else frozenset()
@@ -157,6 +163,9 @@ class Diagnosis:
         if certain:
             return certain
         request = self.request
+        if request.device_only:
+            # To ask takes a precompiled header, which no other part of such a build needs.
+            return {name for name in plain if of_torch([name])}
         opened = [
             found.group()
             for text in (*request.cpp_sources, *request.device_sources)

@@ -8,10 +8,15 @@ runs the compilers confined, and publishes. It imports no torch. The result has 
     error                      the candidate's mistake: what the compiler says
     missing, fix               what this machine lacks
     trouble                    what failed here and is nobody's mistake
+
+A build that waited too long, or filled the disk, may be the mistake of the candidate or of the machine. A control
+decides: an empty source, compiled under the same limits. It is trouble where the control fails as well. An error that
+comes from a limit has `until`, the time until which it is kept.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import re
@@ -21,13 +26,14 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import attrs
 
 from kernelrl_judge.build.compiling import CompileError, compile_extension
-from kernelrl_judge.build.confined import Compilers, MachineBusy, OutOfTime, reached_limit
+from kernelrl_judge.build.confined import PATIENCE, Compilers, OutOfTime, reached_limit
 from kernelrl_judge.build.kept import kept_answer, keys, store_of
 from kernelrl_judge.build.prepare import Prepared, prepare
 from kernelrl_judge.build.request import InlineRequest
@@ -37,8 +43,9 @@ from kernelrl_judge.isolation import cgroups, cpus, sandbox
 __all__ = ["main"]
 
 _LOG_TAIL_CHARACTERS = 4000
-_TOO_LATE_S = 600.0
-"""How long a build that took too long is not tried again: another machine, or a quieter hour, may manage."""
+_LIMITED_S = 600.0
+"""How long a build that reached a limit is not tried again: another machine, or a quieter hour, may manage."""
+_ABANDONED_S = 86_400.0
 _LITTLE_SPACE = 1 << 28
 _MOST_MIB = 64
 """Of an extension: hundreds of times what a kernel has."""
@@ -55,18 +62,32 @@ def main() -> None:
         result = _result(order)
     except ToolchainMissing as error:
         result = {"missing": error.args[0], "fix": error.args[1]}
-    except MachineBusy:
-        said = f"a compiler had a processor for less than half of {2 * order['timeout_s']:g} s"
-        result = {"trouble": f"{said}; let fewer builds run at once on this machine"}
     except OSError as error:
-        if error.errno != errno.ENOSPC:
+        if error.errno == errno.ENOSPC:
+            result = {"trouble": _no_space(order)}
+        elif why := _unwritable(Path(order["directory"])):
+            missing = f"the cache directory {order['directory']} cannot be written: {why}"
+            result = {"missing": missing, "fix": "set KERNELRL_CACHE_DIR to a directory that can be written"}
+        else:
             raise
-        result = {"trouble": _no_space(order)}
     json.dump(result, sys.stdout)
+
+
+@attrs.frozen
+class _Doubtful(Exception):
+    """A build reached a limit for which the machine may be the reason."""
+
+    limit: str
+    """What it means if the machine is well."""
+    trouble: str
+    """What it means if it is not."""
+    log: str = ""
 
 
 def _result(order: dict[str, Any]) -> dict[str, Any]:
     directory = Path(order["directory"])
+    if order.get("control"):
+        return _control(order) or {}
     request = InlineRequest.from_json(order["request"])
     toolchain = find_toolchain(request.language, directory)
     toolchain.require_arch(request.arch)
@@ -81,14 +102,56 @@ def _result(order: dict[str, Any]) -> dict[str, Any]:
     with store.lock(key):
         if (found := kept_answer(order)) is not None:
             return found
-        scratch = Path(tempfile.mkdtemp(prefix="build-", dir=_scratch(directory)))
         try:
-            result, file = _build(request, toolchain, prepared, scratch, order)
-            if "trouble" in result:
-                return result
-            return {**store.write(limited if "limit" in result else key, result, file), "cached": False}
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
+            with _scratch(directory) as scratch:
+                result, file = _build(request, toolchain, prepared, scratch, order)
+                return {**store.write(limited if "limit" in result else key, result, file), "cached": False}
+        except _Doubtful as doubtful:
+            doubt = doubtful
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            doubt = _disk_full(order)
+        found = _decided(doubt, order)
+        return found if "trouble" in found else {**store.write(limited, found, None), "cached": False}
+
+
+def _decided(doubt: _Doubtful, order: dict[str, Any]) -> dict[str, Any]:
+    """The mistake of the candidate, or trouble."""
+    return {"trouble": doubt.trouble} if _control(order) else _limited(doubt.limit, doubt.log)
+
+
+def _control(order: dict[str, Any]) -> dict[str, Any] | None:
+    """Compile an empty source as a candidate's would be; returns what failed, or None."""
+    directory = Path(order["directory"])
+    toolchain = find_toolchain(order["request"]["language"], directory)
+    with _scratch(directory) as scratch:
+        if shutil.disk_usage(scratch).free < _LITTLE_SPACE:
+            return {"trouble": _no_space(order)}
+        (scratch / "control.cpp").touch()
+        compilers = _compilers(toolchain, [], scratch, order)
+        try:
+            status, log, _ = compilers.run([toolchain.cxx, "-c", "control.cpp", "-o", "control.o"], scratch)
+        except OutOfTime:
+            return {"trouble": _too_late(order)}
+    return {"trouble": f"{toolchain.cxx} cannot compile an empty source: {log.strip()[-300:]}"} if status else None
+
+
+def _limited(limit: str, log: str) -> dict[str, Any]:
+    return {"error": f"{limit}\n{log}".strip(), "limit": limit, "until": time.time() + _LIMITED_S}
+
+
+def _compilers(toolchain: Toolchain, readable: list[str], scratch: Path, order: dict[str, Any]) -> Compilers:
+    started = time.monotonic()
+    return Compilers(
+        readable=[*toolchain.directories(), *readable],
+        writable=str(scratch),
+        memory_mib=order["memory_mib"],
+        deadline=started + order["timeout_s"],
+        latest=started + PATIENCE * order["timeout_s"],
+        path=toolchain.path(),
+        knows_itself=toolchain.language == "hip",
+    )
 
 
 def _build(
@@ -98,25 +161,17 @@ def _build(
     if group := cgroups.join():
         group.limit(order["memory_mib"])
     started = time.monotonic()
-    compilers = Compilers(
-        readable=[*toolchain.directories(), str(prepared.directory)],
-        writable=str(scratch),
-        memory_mib=order["memory_mib"],
-        deadline=started + order["timeout_s"],
-        latest=started + 2 * order["timeout_s"],
-        path=toolchain.path(),
-        knows_itself=toolchain.language == "hip",
-    )
+    compilers = _compilers(toolchain, [str(prepared.directory)], scratch, order)
     prepared.on_wait = compilers.extend
     try:
         built = compile_extension(request, toolchain, prepared, scratch, run=compilers.run)
     except CompileError as error:
         text = str(error)
         if "No space left on device" in text and shutil.disk_usage(scratch).free < _LITTLE_SPACE:
-            return {"trouble": _no_space(order)}, None
+            raise _disk_full(order, text) from None
         result = {"error": text, "seconds": time.monotonic() - started}
         if limit := reached_limit(text, order["memory_mib"]):
-            result |= {"error": f"{limit}\n{text}", "limit": limit}
+            result |= _limited(limit, text)
         elif file := _READ_BY_ASSEMBLY.search(text):
             result["error"] = f"denied: assembly reads a file that is not of this build: {file.group(1)}\n{text}"
         return result, None
@@ -128,7 +183,9 @@ def _build(
         limit = f"Compiling took longer than {order['timeout_s']:g} s and was ended."
         log = str(late).replace(f"{scratch}/", "").strip()[-_LOG_TAIL_CHARACTERS:]
         said = f"The compiler had said:\n{log}" if log else "The compiler had said nothing."
-        return {"error": f"{limit} {said}", "limit": limit, "until": time.time() + _TOO_LATE_S}, None
+        if late.waited:
+            raise _Doubtful(limit, _too_late(order), said) from None
+        return _limited(limit, said), None
     size_mib = Path(built.path).stat().st_size / (1 << 20)
     if size_mib > _MOST_MIB:
         text = f"What was built has {size_mib:.0f} MiB, and may have {_MOST_MIB}: take memory when the code runs."
@@ -142,14 +199,44 @@ def _build(
     return {**result, "binder": str(prepared.binder)}, Path(built.path)
 
 
+def _unwritable(directory: Path) -> str:
+    """Why no file can be made in a directory; empty where one can."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=directory):
+            return ""
+    except OSError as error:
+        return error.strerror or str(error)
+
+
 def _no_space(order: dict[str, Any]) -> str:
     return f"no space is left in {order['directory']}; free some, or set KERNELRL_CACHE_DIR to a place that has it"
 
 
-def _scratch(directory: Path) -> Path:
-    scratch = directory / "scratch"
-    scratch.mkdir(parents=True, exist_ok=True)
-    return scratch
+def _too_late(order: dict[str, Any]) -> str:
+    waited_s = PATIENCE * order["timeout_s"]
+    return f"the compilers did not end within {waited_s:g} s, not even for an empty source; look at the machine's load"
+
+
+def _disk_full(order: dict[str, Any], log: str = "") -> _Doubtful:
+    return _Doubtful("The files of the build filled the disk.", _no_space(order), log)
+
+
+@contextlib.contextmanager
+def _scratch(directory: Path) -> Iterator[Path]:
+    """A directory of one build, empty, removed afterwards."""
+    place = directory / "scratch"
+    place.mkdir(parents=True, exist_ok=True)
+    for left in place.glob("build-*"):
+        # Of a process that was killed.
+        with contextlib.suppress(OSError):
+            if time.time() - left.stat().st_mtime > _ABANDONED_S:
+                shutil.rmtree(left, ignore_errors=True)
+    scratch = Path(tempfile.mkdtemp(prefix="build-", dir=place))
+    try:
+        yield scratch
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
 
 
 if __name__ == "__main__":

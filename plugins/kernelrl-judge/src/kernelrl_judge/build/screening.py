@@ -140,14 +140,12 @@ def _screen_depth(found: list[Token], label: str) -> None:
     """A compiler that goes into such depths takes a minute, and ends by a fault."""
     depth = angles = length = 0
     for token in found:
-        if token.kind != "mark":
-            length += not token.blank and token.kind != "directive"
-            continue
-        depth += (token.text in "([{") - (token.text in ")]}")
-        angles += (token.text == "<") - (token.text == ">")
-        length += 1
-        if token.text in ";{},":
-            angles, length = angles if token.text == "," else 0, 0
+        length += not token.blank and token.kind != "directive"
+        if token.kind == "mark":
+            depth += (token.text in "([{") - (token.text in ")]}")
+            angles += (token.text == "<") - (token.text == ">")
+            if token.text in ";{},":
+                angles, length = angles if token.text == "," else 0, 0
         if max(depth, angles) > _DEEPEST:
             raise Denied(f"{label}:{token.line}: brackets may be nested {_DEEPEST} deep at most")
         if length > _LONGEST:

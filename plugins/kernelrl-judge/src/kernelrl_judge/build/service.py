@@ -4,6 +4,7 @@ the builds made that can be read off the source before a GPU is asked for. Both 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import json
 import os
@@ -17,6 +18,7 @@ from typing import Any
 
 from kernelrl_core.api.evaluators import EvaluationSettings
 from kernelrl_judge.build.calls import InlineCall, find_inline_calls
+from kernelrl_judge.build.confined import PATIENCE
 from kernelrl_judge.build.emptying import without_kernel_bodies
 from kernelrl_judge.build.imports import library_imports
 from kernelrl_judge.build.kept import kept_answer, store_of
@@ -37,7 +39,7 @@ class BuildUnavailable(Exception):
 
 
 class BuildCrashed(Exception):
-    """The build job failed, for a reason that is nobody's mistake but ours."""
+    """The build job failed, and fails for an empty source as well."""
 
 
 class BuildService:
@@ -102,6 +104,7 @@ class BuildService:
             raise BuildUnavailable(result["missing"], result["fix"])
         if "error" in result:
             facts = {"route": "failed", "seconds": result.get("seconds"), "cpu_seconds": result.get("cpu_seconds", 0.0)}
+            facts["final"] = "until" not in result
             return json.dumps({"error": result["error"][-200_000:], "facts": facts}).encode(), []
         told = {name: result[name] for name in ("kind", "bindings", "module_name") if name in result}
         told["facts"] = {name: result[name] for name in _FACTS if name in result}
@@ -141,40 +144,57 @@ class BuildService:
 
     @staticmethod
     def _run(order: Mapping[str, Any], cancelled: Callable[[], bool]) -> dict[str, Any]:
-        from kernelrl_judge.peer.process import Cancelled
-
-        started = time.monotonic()
-        with subprocess.Popen(_JOB, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        try:
+            return _job(order, cancelled)
+        except _NoAnswer as crash:
             try:
-                assert process.stdin is not None
-                assert process.stdout is not None
-                assert process.stderr is not None
+                _job({**order, "control": True}, cancelled)
+            except _NoAnswer as other:
+                raise BuildCrashed(f"the build service {crash}; for an empty source it {other}") from None
+            # It is told nothing of the machine.
+            return {"error": "The build ended without a result.", "until": 0.0}
+
+
+class _NoAnswer(Exception):
+    """A job ended without an answer; the text is how."""
+
+
+def _job(order: Mapping[str, Any], cancelled: Callable[[], bool]) -> dict[str, Any]:
+    from kernelrl_judge.peer.process import Cancelled
+
+    started = time.monotonic()
+    with subprocess.Popen(_JOB, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        try:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            assert process.stderr is not None
+            with contextlib.suppress(BrokenPipeError):
                 process.stdin.write(json.dumps(order).encode())
                 process.stdin.close()
-                os.set_blocking(process.stdout.fileno(), False)
-                os.set_blocking(process.stderr.fileno(), False)
-                output, trouble = b"", b""
-                while process.poll() is None:
-                    output += process.stdout.read() or b""
-                    trouble += process.stderr.read() or b""
-                    if cancelled():
-                        raise Cancelled
-                    if time.monotonic() - started > order["timeout_s"] + _PREPARATION_S:
-                        raise BuildCrashed("the build service does not end; look at the machine's load and disk")
-                    time.sleep(_POLL_S)
+            os.set_blocking(process.stdout.fileno(), False)
+            os.set_blocking(process.stderr.fileno(), False)
+            output, trouble = b"", b""
+            while process.poll() is None:
                 output += process.stdout.read() or b""
                 trouble += process.stderr.read() or b""
-            finally:
-                if process.poll() is None:
-                    process.kill()
-        try:
-            result: dict[str, Any] = json.loads(output)
-        except ValueError:
-            last = trouble.decode("utf-8", "replace").strip().splitlines()[-1:] or ["without a word"]
-            raise BuildCrashed(f"the build service failed: {last[0]}") from None
-        if "trouble" in result:
-            raise BuildCrashed(result["trouble"])
-        return result
+                if cancelled():
+                    raise Cancelled
+                if time.monotonic() - started > PATIENCE * order["timeout_s"] + _PREPARATION_S:
+                    raise _NoAnswer("does not end")
+                time.sleep(_POLL_S)
+            output += process.stdout.read() or b""
+            trouble += process.stderr.read() or b""
+        finally:
+            if process.poll() is None:
+                process.kill()
+    try:
+        result: dict[str, Any] = json.loads(output)
+    except ValueError:
+        last = trouble.decode("utf-8", "replace").strip().splitlines()[-1:] or ["without a word"]
+        raise _NoAnswer(f"failed: {last[0]}") from None
+    if "trouble" in result:
+        raise BuildCrashed(result["trouble"])
+    return result
 
 
 def call_request(call: InlineCall, spec: Mapping[str, Any]) -> dict[str, Any]:

@@ -31,7 +31,7 @@ from kernelrl_judge.build.lexing import Item, Unreadable, items, text_of
 from kernelrl_judge.build.preludes import device_prelude, host_prelude
 from kernelrl_judge.build.stubs import stub_body
 
-__all__ = ["Split", "Unsplittable", "split"]
+__all__ = ["Split", "Unsplittable", "of_torch", "split"]
 
 
 @attrs.frozen
@@ -159,7 +159,7 @@ class _Splitter:
             self._put(self._host, item, text)
             return
         self._refuse(item, item.names())
-        if re.match(r"#\s*(?:el)?if", text) and self._of_torch(item.names()):
+        if re.match(r"#\s*(?:el)?if", text) and of_torch(item.names()):
             raise Unsplittable(f"line {item.line}: a condition on torch's headers")
         include = _INCLUDE.match(text)
         if include is None:
@@ -197,7 +197,7 @@ class _Splitter:
     def _add_record(self, item: Item, scopes: tuple[str, ...]) -> None:
         names = item.names()
         self._refuse(item, names)
-        if not self._of_torch(names):
+        if not of_torch(names):
             self._put(self._device, item, text_of(item.tokens))
         else:
             self._host_only |= head_names(item)
@@ -205,7 +205,7 @@ class _Splitter:
             self._put(self._host, item, with_launches(item.tokens))
             return
         self._device_names |= head_names(item)
-        if self._of_torch(names):
+        if of_torch(names):
             raise Unsplittable(f"line {item.line}: a record that needs torch and a device library")
 
     def _add_declaration(self, item: Item, scopes: tuple[str, ...]) -> None:
@@ -225,12 +225,12 @@ class _Splitter:
             self._device_names |= names
             self._put(self._device, item, text_of(item.tokens))
         elif (
-            self._of_torch(names)
+            of_torch(names)
             or (words[0] == "using" and names & {"std"} and "namespace" not in names)
             # Device code cannot use a variable of the host, and two units would have two of them.
             or (is_mutable_variable(words) and not names & _DEVICE_LIBRARIES)
         ):
-            self._host_only |= {name for name in names if not self._of_torch([name])}
+            self._host_only |= {name for name in names if not of_torch([name])}
             self._put(self._host, item, with_launches(item.tokens))
         else:
             if not names & _DEVICE_LIBRARIES:
@@ -266,7 +266,7 @@ class _Splitter:
         self._refuse(item, names)
         head = {token.text for token in item.tokens[: item.body] if token.kind == "name"}
         if "__global__" in head:
-            if self._of_torch(names):
+            if of_torch(names):
                 raise Unsplittable(f"line {item.line}: a kernel that uses torch")
             name = function_name(item.tokens[: item.body])
             template = "template" in head
@@ -279,12 +279,12 @@ class _Splitter:
             self._stubs[len(self._host)] = stub_body(item.tokens[: item.body], name)
             self._put(self._host, item, declared(item.tokens[: item.body]))
         elif "__device__" in head and "__host__" not in head:
-            if self._of_torch(names):
+            if of_torch(names):
                 raise Unsplittable(f"line {item.line}: device code that uses torch")
             self._device_names.add(function_name(item.tokens[: item.body]))
             self._put(self._device, item, text_of(item.tokens))
-        elif "__device__" in head or ("constexpr" in head and not self._of_torch(names)):
-            if self._of_torch(names):
+        elif "__device__" in head or ("constexpr" in head and not of_torch(names)):
+            if of_torch(names):
                 raise Unsplittable(f"line {item.line}: device code that uses torch")
             for unit in (self._host, self._device):
                 self._put(unit, item, text_of(item.tokens))
@@ -306,6 +306,7 @@ class _Splitter:
         if found := names & _UNSPLITTABLE_NAMES:
             raise Unsplittable(f"line {item.line}: {min(found)}")
 
-    @staticmethod
-    def _of_torch(names: Iterable[str]) -> bool:
-        return any(name in _TORCH_NAMES or name in _HOST_TYPES or _TORCH_MACROS.match(name) for name in names)
+
+def of_torch(names: Iterable[str]) -> bool:
+    """Whether one of some names is a name of torch."""
+    return any(name in _TORCH_NAMES or name in _HOST_TYPES or _TORCH_MACROS.match(name) for name in names)

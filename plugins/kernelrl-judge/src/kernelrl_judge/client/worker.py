@@ -36,7 +36,7 @@ def _ignore() -> None:
 
 
 class JudgeDied(InfrastructureError):
-    """The judge or its zygote ended under a candidate."""
+    """The judge or its zygote ended or failed under a candidate."""
 
 
 class DeviceFault(InfrastructureError):
@@ -59,7 +59,7 @@ class JudgeWorker:
             slow: called when the judge does nothing but wait for the candidate.
 
         Raises:
-            JudgeDied: there is no verdict, because a process of ours ended under the candidate.
+            JudgeDied: there is no verdict, because a process of ours ended or failed under the candidate.
             DeviceFault: there is none, because the GPU fails.
             UsageError: the task cannot be used.
             MissingPrerequisite: this machine lacks what the request asks for.
@@ -68,8 +68,9 @@ class JudgeWorker:
         settings = request.settings
         message = {"request": to_json(request), "runner": runner}
         # Trials and timing have a limit each; other judges may hold the device; a toolchain may be prepared first.
-        # The last build of several begins within the limit, and may have twice the time on a busy machine.
-        limit = 2 * settings.timeout_s + 3 * settings.build_timeout_s + (_QUEUE_S if settings.timing else 0) + _GRACE_S
+        # The last build of several begins within the limit. It may have four times the time on a busy machine, and so
+        # may a control after it.
+        limit = 2 * settings.timeout_s + 9 * settings.build_timeout_s + (_QUEUE_S if settings.timing else 0) + _GRACE_S
         # A task of its own: the answer must be read whole even when nobody waits for it any more.
         reading = asyncio.create_task(self._verdict(process, slow))
         try:
@@ -88,8 +89,6 @@ class JudgeWorker:
         if "died" in answer:
             await self.aclose()
             raise JudgeDied(answer["died"])
-        if "trouble" in answer:
-            raise InfrastructureError(f"the judge failed: {answer['trouble']}")
         if "device_fault" in answer:
             # Its context may be beyond repair.
             await self.aclose()

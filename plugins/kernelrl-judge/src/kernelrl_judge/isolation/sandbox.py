@@ -210,6 +210,7 @@ def confine(
     """
     os.setsid()
     die_with_parent()
+    cgroups.be_killed_first()
     # What is timed beside it goes first.
     os.nice(10)
     if namespaces.unshare(everything=True):

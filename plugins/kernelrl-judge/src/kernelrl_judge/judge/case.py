@@ -124,6 +124,7 @@ class Case:
     def judge(self) -> Evaluation:
         """The verdict, with what was built beside what the source shows."""
         found = self._endings.of(self._judge)
+        found = attrs.evolve(found, final=all(build.get("final", True) for build in self._profile.get("builds", ())))
         if not self._dialogue.orders or self._disabled:
             return found
         language = self._backend.toolchain(self._request.backend_options, self._mode)["language"]

@@ -94,16 +94,14 @@ def _serve(requests: io.RawIOBase, replies: BinaryIO, zygotes: Any) -> None:
             return {"missing": error.message, "fix": error.fix}
         except DeviceFault as error:
             return {"device_fault": str(error)}
-        except ZygoteDied as error:
-            return {"died": str(error)}
         except Cancelled:
             return {"cancelled": True}
-        except (BuildCrashed, NotForked) as error:
-            return {"trouble": str(error)}
+        except (ZygoteDied, BuildCrashed, NotForked) as error:
+            return {"died": str(error)}
         except Exception as error:
-            # Our own mistake, whatever the candidate did: never held against it.
+            # A mistake of this program. A fresh judge and a control show whether the candidate alone leads to it.
             traceback.print_exc()
-            return {"trouble": f"{type(error).__name__}: {error}"}
+            return {"died": f"the judge failed: {type(error).__name__}: {error}"}
 
     while message is not None:
         if "probe" in message:
