@@ -33,7 +33,9 @@ def test_walk_visits_all_nodes_except_contexts_and_operators_in_the_order_of_ast
     assert list(walk(tree)) == [node for node in ast.walk(tree) if not isinstance(node, left_out)]
 
 
-@pytest.mark.parametrize("model", ["class ModelNew(Norm): pass", "ModelNew = Norm", "class ModelNew(Other, Norm): pass"])
+@pytest.mark.parametrize(
+    "model", ["class ModelNew(Norm): pass", "ModelNew = Norm", "class ModelNew(Other, Norm): pass"]
+)
 def test_forward_may_be_that_of_another_class(model: str) -> None:
     source = f"class Norm(Base):\n    def forward(self, x): return launch(x)\ndef launch(x): return x\n{model}\n"
     reached = SourceIndex(ast.parse(source)).reached()

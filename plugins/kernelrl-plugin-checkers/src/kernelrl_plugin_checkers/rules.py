@@ -114,7 +114,7 @@ MEASURED = (
         "A call went through operators of torch that compute, or an extension is linked to such operators or to a "
         "library's, by whatever name the source calls them.",
         example="A kernel adds the bias, and `torch.nn.functional.linear` computes the product.",
-        look_alike="Copies, views and casts; a last sum over a few partial results; weights prepared once.",
+        look_alike="Copies, views and casts; a sum of partial results that kernels wrote; weights prepared once.",
         misses="Work of less than a quarter of the outputs; a library that torch and the linker do not know.",
     ),
     _described(
