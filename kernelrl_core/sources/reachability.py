@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from kernelrl_core.sources.syntax import children, parse, walk
 
@@ -40,18 +40,12 @@ class SourceIndex:
         self.bodies: dict[str, list[ast.AST]] = defaultdict(list)
         """Name -> its definitions and the values assigned to it."""
         self.entries: list[ast.FunctionDef] = []
-        """`forward` and `__call__` of `ModelNew`."""
+        """`forward` and `__call__` of `ModelNew`, or of the classes it inherits them from."""
         for node in walk(tree) if nodes is None else nodes:
             if not isinstance(node, _DEFINING):
                 continue
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
                 self.bodies[node.name].append(node)
-                if isinstance(node, ast.ClassDef) and node.name == ENTRY:
-                    self.entries += [
-                        item
-                        for item in node.body
-                        if isinstance(item, ast.FunctionDef) and item.name in ("forward", "__call__")
-                    ]
             elif isinstance(node, ast.Assign):
                 for target in node.targets:
                     for name in targets_of(target):
@@ -59,6 +53,23 @@ class SourceIndex:
             elif isinstance(node, ast.AnnAssign | ast.NamedExpr) and node.value is not None:
                 for name in targets_of(node.target):
                     self.bodies[name].append(node.value)
+        self.entries += self._entries()
+
+    def _entries(self) -> Iterator[ast.FunctionDef]:
+        waiting, seen = [ENTRY], {ENTRY}
+        while waiting:
+            for node in self.bodies.get(waiting.pop(), ()):
+                own: list[ast.FunctionDef] = []
+                above: Sequence[ast.AST] = [node]
+                if isinstance(node, ast.ClassDef):
+                    above = node.bases
+                    methods = [item for item in node.body if isinstance(item, ast.FunctionDef)]
+                    own = [method for method in methods if method.name in ("forward", "__call__")]
+                yield from own
+                if not own:
+                    names = {name for part in above for name in names_in(part)}
+                    waiting += names - seen
+                    seen |= names
 
     def reached(self, stop: Collection[str] = ()) -> list[ast.AST]:
         """Definitions and values reachable from `forward`. Names in `stop` are not followed."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 
-from kernelrl_core.sources.reachability import free_names
+import pytest
+
+from kernelrl_core.sources.reachability import SourceIndex, free_names
 from kernelrl_core.sources.syntax import walk
 
 SOURCE = """\
@@ -29,3 +31,12 @@ def test_walk_visits_all_nodes_except_contexts_and_operators_in_the_order_of_ast
     tree = ast.parse(SOURCE + "{**a, b: -c and d < e}\nmatch x:\n    case [1, *y] | {'k': None, **z}: del x\n")
     left_out = (ast.expr_context, ast.operator, ast.unaryop, ast.boolop, ast.cmpop)
     assert list(walk(tree)) == [node for node in ast.walk(tree) if not isinstance(node, left_out)]
+
+
+@pytest.mark.parametrize(
+    "model", ["class ModelNew(Norm): pass", "ModelNew = Norm", "class ModelNew(Other, Norm): pass"]
+)
+def test_forward_may_be_that_of_another_class(model: str) -> None:
+    source = f"class Norm(Base):\n    def forward(self, x): return launch(x)\ndef launch(x): return x\n{model}\n"
+    reached = SourceIndex(ast.parse(source)).reached()
+    assert [node.name for node in reached if isinstance(node, ast.FunctionDef)] == ["forward", "launch"]

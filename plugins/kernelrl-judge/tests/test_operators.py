@@ -77,6 +77,22 @@ def test_operators_of_parameters_alone_prepare_them() -> None:
     assert named(lambda: (weight.abs() * X.sum()).sum(), (weight,)) == ["aten::sum", "aten::mul"]
 
 
+@pytest.mark.parametrize(
+    ("call", "is_partial"),
+    [
+        (lambda: torch.empty(4, 128).view(4, 8, 16).sum(0), True),
+        (lambda: torch.zeros(4, 128).mean(0), True),
+        (lambda: X.sum(0), False),
+        (lambda: torch.relu(X).sum(0), False),
+        (lambda: torch.empty_like(X).copy_(X).sum(0), False),
+        (lambda: (X + torch.empty_like(X)).sum(0), False),
+    ],
+)
+def test_sums_of_what_kernels_wrote_are_told_from_others(call: Callable[[], Any], is_partial: bool) -> None:
+    (found,) = [name for name in named(call) if name.startswith(("aten::sum", "aten::mean"))]
+    assert found.endswith(" of what kernels wrote") is is_partial
+
+
 def test_small_operators_count_together() -> None:
     assert named(lambda: [X[row].relu() for row in range(2)]) == []
     assert named(lambda: [X[row].relu() for row in range(8)]) == ["aten::relu"]

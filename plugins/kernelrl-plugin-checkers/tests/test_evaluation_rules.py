@@ -50,6 +50,10 @@ def test_before_the_run_there_is_nothing_to_say() -> None:
     assert EvaluationRules(EvaluationRulesConfig()).check(CANDIDATE, TASK, None) == ()
 
 
+def test_a_sum_of_partial_results_breaks_no_rule() -> None:
+    assert findings({"computing_operators": ["aten::sum of what kernels wrote"]}, median_us=None) == []
+
+
 def test_operators_of_torch_that_computed_are_suspect_timed_or_not() -> None:
     (found,) = findings({"computing_operators": ["aten::mm", "aten::add"]}, median_us=None)
     assert (found.rule, found.severity) == ("library_operators", Severity.SUSPECT)

@@ -19,12 +19,18 @@ import triton, triton.language as tl
 from triton.language.extra import libdevice
 
 LOG2E = tl.constexpr(1.5)
+convert = tl.cast
+
+@triton.jit
+def least(kind: tl.constexpr):
+    return -1.0 if kind.value.is_fp32() else 0.0
 
 '''
 
 def made(body):
     name = f"r{len(found)}"
-    source = f"@triton.jit\\ndef {name}(x_ptr, y_ptr, done_ptr, scale, B: tl.constexpr):\\n    p = tl.program_id(0)\\n"
+    source = f"@triton.jit\\ndef {name}(x_ptr, y_ptr, done_ptr, scale, B: 'tl.constexpr'):\\n"
+    source += "    p = tl.program_id(0)\\n"
     source += "    at = tl.arange(0, B)\\n" + "".join(f"    {line}\\n" for line in body.split("; "))
     open(f"{name}.py", "w").write(FUNCTIONS + source)
     return getattr(importlib.import_module(name), name)
@@ -53,6 +59,12 @@ RESULTS = {
         [1.4901161193847656] * 8,
     ),
     "a constant times a block": ("y = tl.abs(LOG2E * x) - LOG2E", [1.5 * n - 1.5 for n in range(8)]),
+    "a block and a scalar": (
+        "y = tl.where((at < 6) & (p < 8), 1.0, 0.0) + tl.load(x_ptr + at, (at < 6) & (p < 8))",
+        [1, 2, 3],
+    ),
+    "a function of the language under another name": ("y = convert(x * 0.5, tl.int32).to(tl.float32)", [0, 0, 1, 1]),
+    "the value of a constant": ("y = x + least(x_ptr.dtype.element_ty)", [-1, 0, 1, 2]),
     "a masked load": ("y = tl.load(x_ptr + at, mask=at < 5) + 1.0", [1, 2, 3, 4, 5, 1, 1, 1]),
     "libdevice": ("y = libdevice.floor(libdevice.pow(x, 2.0) + libdevice.erf(x))", [0, 1, 4, 9, 17, 26, 37, 50]),
     "tf32": (

@@ -15,6 +15,8 @@ _CHECKER = "evaluation_rules"
 _PHYSICAL_SHARE = 0.8
 """Of the floor: bandwidth is measured, and a copy may be a little slower than the best kernel."""
 _MAX_OPERATORS = 5
+_OF_KERNELS = " of what kernels wrote"
+"""End of the name of a sum of partial results. The judge repeats such a call with kernels that only copy."""
 
 
 class EvaluationRules(Checker):
@@ -51,8 +53,9 @@ def _library_operators(profile: Mapping[str, Any]) -> Finding | None:
     said = []
     for key, how in (("computing_operators", "a call went through"), ("library_symbols", "an extension is linked to")):
         names = profile.get(key)
-        if isinstance(names, list) and names:
-            said.append(f"{how} {', '.join(str(name)[:60] for name in names[:_MAX_OPERATORS])}")
+        names = [str(name) for name in names if not str(name).endswith(_OF_KERNELS)] if isinstance(names, list) else []
+        if names:
+            said.append(f"{how} {', '.join(name[:60] for name in names[:_MAX_OPERATORS])}")
     if not said:
         return None
     return Finding("library_operators", Severity.SUSPECT, "; ".join(said), checker=_CHECKER)

@@ -93,7 +93,7 @@ MEASURED = (
         "A call went through operators of torch that compute, library kernels took more than 5 % of the device time of "
         "a recording, or an extension is linked to a library, by whatever name the source calls them.",
         example="A kernel adds the bias, and `torch.nn.functional.linear` computes the product.",
-        look_alike="Copies, views and casts; a last sum over a few partial results; weights prepared once.",
+        look_alike="Copies, views and casts; a sum of partial results that kernels wrote; weights prepared once.",
         misses="Work of less than a quarter of the outputs; a library that torch and the linker do not know.",
     ),
     Rule(

@@ -75,7 +75,8 @@ def _constant(kind: Any, value: Any = None) -> Any:
 
 
 class _Operators(ast.NodeTransformer):
-    """Rewrite `and`, `or` and `not` to calls: Python would return one of two blocks, or a truth value."""
+    """Rewrite `and`, `or` and `not` to calls: Python would return one of two blocks, or a truth value. And attribute
+    `value`: the constants of a kernel have it, and are their values in the interpreter."""
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
         empty = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
@@ -87,18 +88,40 @@ class _Operators(ast.NodeTransformer):
         self.generic_visit(node)
         return self._call("_negated", [node.operand], node) if isinstance(node.op, ast.Not) else node
 
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        self.generic_visit(node)
+        is_value = node.attr == "value" and isinstance(node.ctx, ast.Load)
+        return self._call("_value", [node.value], node) if is_value else node
+
+    def visit_arg(self, node: ast.arg) -> ast.AST:
+        # The interpreter postpones annotations, and would make text of a text.
+        if isinstance(node.annotation, ast.Constant) and isinstance(node.annotation.value, str):
+            node.annotation = ast.copy_location(ast.Name(id=node.annotation.value, ctx=ast.Load()), node.annotation)
+        return node
+
     def _call(self, name: str, arguments: list[ast.expr], node: ast.AST) -> ast.AST:
         call = ast.Call(func=ast.Name(id=name, ctx=ast.Load()), args=arguments, keywords=[])
         return ast.copy_location(call, node)
 
 
+def _of_language(name: str) -> Any:
+    """A function of the language as it is when it is called: the interpreter replaces it in the language alone."""
+    return lambda *arguments, **named: getattr(tl, name)(*arguments, **named)
+
+
 def _with_closure(make: Any) -> Any:
-    """Give a rewritten function the variables of the functions around it, which it otherwise lacks."""
+    """Give a rewritten function the variables of the functions around it, and functions of the language under names of
+    the file, which it otherwise lacks."""
 
     @functools.wraps(make)
     def wrapper(self: Any, tree: Any) -> Any:
         made = make(self, tree)
-        around = inspect.getclosurevars(self.fn).nonlocals
+        around = {
+            name: _of_language(value.__name__)
+            for name, value in self.fn.__globals__.items()
+            if isinstance(value, types.FunctionType) and tl.core.is_builtin(value) and hasattr(tl, value.__name__)
+        }
+        around |= inspect.getclosurevars(self.fn).nonlocals
         if not around:
             return made
         closed = types.FunctionType(made.__code__, {**made.__globals__, **around}, made.__name__, made.__defaults__)
@@ -118,6 +141,10 @@ def _logical(name: str, *operands: Any) -> Any:
         elif bool(value) is (name == "logical_or"):
             return value
     return functools.reduce(lambda left, right: getattr(left, name)(right), blocks) if blocks else value
+
+
+def _value(constant: Any) -> Any:
+    return getattr(constant, "value", constant)
 
 
 def _negated(value: Any) -> Any:
@@ -144,6 +171,17 @@ def _in_tf32(factor: Any) -> Any:
     rounded = (bits + half) >> _TF32_DROPPED << _TF32_DROPPED
     rounded = np.where((bits & _EXPONENT) == _EXPONENT, bits, rounded).view(np.float32)
     return interpreter.TensorHandle(rounded, factor.dtype)
+
+
+def _of_one_bit(operate: Any) -> Any:
+    """Give comparisons the type of truth values, not that of their operands, to which a scalar would be spread."""
+
+    @functools.wraps(operate)
+    def wrapper(self: Any, left: Any, right: Any, operation: Any) -> Any:
+        made = operate(self, left, right, operation)
+        return interpreter.TensorHandle(made.data, tl.int1) if made.data.dtype == np.bool_ else made
+
+    return wrapper
 
 
 # Speed
@@ -233,7 +271,8 @@ FunctionRewriter.ast_transformer = types.SimpleNamespace(
 )
 FunctionRewriter._compile_and_exec = _with_closure(FunctionRewriter._compile_and_exec)
 # The interpreter copies its globals to those of each rewritten function.
-interpreter._logical, interpreter._negated = _logical, _negated
+interpreter._logical, interpreter._negated, interpreter._value = _logical, _negated, _value
+interpreter.InterpreterBuilder.binary_op = _of_one_bit(interpreter.InterpreterBuilder.binary_op)
 interpreter.InterpreterBuilder.create_dot = _rounding(interpreter.InterpreterBuilder.create_dot)
 interpreter.inspect = _inspect()
 GridExecutor._init_args_hst = _in_place(GridExecutor._init_args_hst)

@@ -8,6 +8,7 @@ imports are (`kernelrl_judge.build.imports`).
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -20,6 +21,10 @@ __all__ = ["listed"]
 
 _TORCHS = frozenset({"aten", "prim", "prims", "inductor", "quantized", "mkl", "mkldnn", "onednn", "fbgemm", "sparse"})
 """Namespaces of operators that come with torch."""
+_ALLOCATING = re.compile(r"aten::(new_)?(empty|zeros|full)\w*|aten::(zero|fill)_")
+_ADDING = frozenset({"aten::sum", "aten::mean"})
+_OF_KERNELS = " of what kernels wrote"
+"""End of the name of a sum of memory that was allocated in the call and that no other operator wrote."""
 _BACKENDS = {
     "cpu": torch._C.DispatchKeySet(torch._C.DispatchKey.CPU),
     "cuda": torch._C.DispatchKeySet(torch._C.DispatchKey.CUDA),
@@ -39,6 +44,7 @@ class _Operators(TorchDispatchMode):
         super().__init__()
         self.found: dict[str, list[int]] = {}
         self._prepared = {_place(tensor) for tensor in parameters} - {0}
+        self._of_kernels: set[int] = set()
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -59,7 +65,14 @@ class _Operators(TorchDispatchMode):
         if places and places <= self._prepared:
             self._prepared |= {_place(tensor) for tensor in results}
         elif isinstance(func, torch._ops.OpOverload):
-            self.add(func._schema.name, taken, sum(tensor.numel() for tensor in results))
+            name = func._schema.name
+            partial = name in _ADDING and places and places <= self._of_kernels
+            self.add(name + _OF_KERNELS * bool(partial), taken, sum(tensor.numel() for tensor in results))
+            new = {*map(_place, results)} - places
+            if _ALLOCATING.fullmatch(name):
+                self._of_kernels |= new - {0}
+            else:
+                self._of_kernels -= new | (places if func._schema.is_mutable else set())
         return made
 
     def add(self, name: str, taken: int, made: int) -> None:
