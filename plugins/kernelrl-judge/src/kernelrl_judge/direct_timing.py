@@ -28,7 +28,7 @@ import torch
 
 from kernelrl_core.api.evaluators import Finding, Mismatch, RuntimeStatistics, Severity
 from kernelrl_judge import host_memory, protocol
-from kernelrl_judge.comparing import Tolerance, compare_bytes, compare_values
+from kernelrl_judge.comparing import Tolerance, compare_bytes
 from kernelrl_judge.exchange import ArenaExchange, Exchange
 from kernelrl_judge.input_indices import FIRST_TIMED
 from kernelrl_judge.layouts import leaves_bytes, places
@@ -37,6 +37,7 @@ from kernelrl_judge.reference import Reference
 from kernelrl_judge.runner_memory import Outputs
 from kernelrl_judge.running import Runner
 from kernelrl_judge.statistics import interval_of_ratio, settled, summarise
+from kernelrl_judge.task.precision import wrong_values
 from kernelrl_judge.trees import mapped, tensors
 from kernelrl_judge.trials import is_replay, replay
 from kernelrl_judge.value_trees import encode_tree
@@ -307,7 +308,7 @@ class DirectMeasurement:
         self._earlier = given[-1]
 
     def _check(self, want: Any, got: Any, given: list[list[Any]], index: int) -> None:
-        wrong = compare_values(want, got, self._limit)
+        wrong = wrong_values(self._reference, given[index], 0, want, got, self._limit)
         if wrong is None:
             return
         changed = [*self._reference.changed_state]
