@@ -27,7 +27,7 @@ __all__ = [
     "read_audits",
 ]
 
-_VERSION = 1
+_VERSION = 2
 """Version of the flags' definitions."""
 
 

@@ -93,12 +93,12 @@ class EvaluationSettings:
     only those marked (all) apply. The others apply to calls that are made directly, as on the CPU.
 
     `addresses`: inputs are in new memory, then new values are in the same memory; finds results cached by address or
-    object. `parameters` (all): the first trial has other parameters; finds weights copied into the source. `inputs`:
+    object. `parameters` (all): the first trial has drawn parameters; finds ignored and copied weights. `inputs`:
     inputs are read back after the call; finds changed inputs. `poison`: free memory is poisoned; finds outputs that are
     not written. `late_writes`: an output of a timed window is read twice; finds work after its end. `order` (CPU only):
     the last trial has more threads, or programs in random order; finds races. `no_op`: a call with kernels that do
     nothing; finds decoys. `operators`: torch operators are listed; finds computation by the library. `stress` (all):
-    inputs of other magnitudes, signs and structure; finds shortcuts. `sizes` (all; not in the default): inputs of
+    harder inputs of the task's domain; finds shortcuts. `sizes` (all; not in the default): inputs of
     another size."""
     min_precision: Literal["none", "bf16", "tf32", "fp32"] = "none"
     """Lowest arithmetic precision that is not suspect for `precision: fp32`, estimated from errors against double

@@ -15,6 +15,7 @@ from kernelrl_judge.client.auditor import Auditor
 torch = pytest.importorskip("torch")
 
 from kernelrl_judge.task.auditing import audit  # noqa: E402
+from kernelrl_judge.task.draws import AS_DRAWN, Domain  # noqa: E402
 from kernelrl_judge.task.overlays import OVERLAYS, overlaid  # noqa: E402
 
 
@@ -128,24 +129,26 @@ def test_an_overlay_mends_a_task_when_the_shortcut_fails_and_the_reference_stays
 
 
 @pytest.mark.parametrize("kind", OVERLAYS)
-def test_overlays_are_drawn_from_the_seed_and_leave_integers_and_shapes(kind: str) -> None:
+def test_overlays_are_drawn_from_the_seed_and_keep_integers_shapes_and_structures(kind: str) -> None:
     given = [torch.rand(4, 3), torch.arange(5), (torch.ones(()), {"half": torch.rand(2).half()}), 7]
+    domains = [Domain("uniform", 0, 1), Domain("integers", 0, 4), AS_DRAWN, Domain("numbers")]
     results = []
     for _ in range(2):
         torch.manual_seed(3)
-        results.append(overlaid(given, kind))
+        results.append(overlaid(given, kind, domains))
     first, second = results
     assert torch.equal(first[0], second[0])
     assert not torch.equal(first[0], given[0])
     assert first[0].shape == (4, 3)
     assert torch.equal(first[1], given[1])
+    assert torch.equal(first[2][0], given[2][0])
     assert first[2][1]["half"].dtype is torch.float16
     assert first[3] == 7
 
 
 def test_row_scaling_keeps_the_signs_and_the_ratios_within_a_row() -> None:
     given = torch.rand(6, 5) + 0.1
-    scale = overlaid(given, "row_scaled") / given
+    scale = overlaid([given], "row_scaled", [Domain("numbers")])[0] / given
     assert torch.allclose(scale, scale[:, :1].expand(6, 5))
     assert bool(((scale >= 1 / 8.1) & (scale <= 8.1)).all())
 

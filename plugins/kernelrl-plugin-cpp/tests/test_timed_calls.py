@@ -112,6 +112,6 @@ def test_output_may_depend_on_state_that_changes_between_calls(judge: Judge) -> 
 
 
 def test_candidate_without_state_that_changes_between_calls_is_incorrect(judge: Judge) -> None:
-    found = judge("x + 0.1 * x.mean(0)", AVERAGES)
+    found = judge("x + 0.1 * x.mean(0)", AVERAGES, probes=())
     assert found.outcome is Outcome.INCORRECT
     assert "begin with what the call before it left in average" in found.message

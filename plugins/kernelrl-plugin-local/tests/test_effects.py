@@ -89,7 +89,8 @@ def test_state_that_is_changed_may_be_returned(bench: Any) -> None:
 
 
 def test_who_has_no_such_state_is_suspect(bench: Any) -> None:
-    found = judged(bench, AVERAGES, module("return x + 0.1 * x.mean(0)"))
+    reference = module(UPDATES[0], "return x * 2.0", init=BUFFER)
+    found = judged(bench, reference, module("return x * 2.0"))
     assert found.outcome is Outcome.CORRECT
     assert ("effects", Severity.SUSPECT) in [(finding.rule, finding.severity) for finding in found.findings]
 
@@ -104,36 +105,8 @@ TWO = module("h = torch.relu(x)", "return h, h.clone()")
 PARTS = module("h = torch.cat([x, x + 1.0], 1)", "return h[:, :8].clone(), h[:, 8:].clone()")
 
 
-CLAMPS = module("x.clamp_(-4.0)", "return x * 2.0 + cache.sum(1)")
-
-
 def rules(found: Evaluation) -> list[str]:
     return [finding.rule for finding in found.findings]
-
-
-def test_what_the_reference_changes_in_harsh_inputs_alone_may_be_changed(bench: Any) -> None:
-    assert (judged(bench, CLAMPS, CLAMPS).outcome, rules(judged(bench, CLAMPS, CLAMPS))) == (Outcome.CORRECT, [])
-    apart = module("return x.clamp(-4.0) * 2.0 + cache.sum(1)")
-    found = judged(bench, CLAMPS, apart)
-    assert (found.outcome, rules(found)) == (Outcome.CORRECT, ["stress"])
-    assert "Input [0] does not hold after the call what the reference leaves there." in found.findings[0].evidence
-
-
-COUNTER = """\
-    def __init__(self):
-        super().__init__()
-        self.register_buffer("overflows", torch.zeros((), dtype=torch.long))
-
-"""
-
-
-def test_state_that_harsh_inputs_alone_change_has_to_be_changed(bench: Any) -> None:
-    reference = module("self.overflows += (x.abs() > 100.0).sum()", "return x * 2.0", init=COUNTER)
-    assert rules(judged(bench, reference, reference)) == []
-    found = judged(bench, reference, module("return x * 2.0", init=COUNTER))
-    assert (found.outcome, rules(found)) == (Outcome.CORRECT, ["stress"])
-    assert "State overflows does not hold" in found.findings[0].evidence
-    assert rules(judged(bench, reference, module("return x * 2.0"))) == ["effects"]
 
 
 UNSAVED = BUFFER.replace("torch.zeros(8)", "torch.zeros(8), persistent=False")

@@ -112,13 +112,12 @@ def test_changing_an_input_in_any_trial_is_wrong(bench: Any, turn: int) -> None:
 def test_a_parameter_that_hardly_counts_has_to_be_taken(bench: Any) -> None:
     reference = WEIGHTED.replace("torch.randn(64))", "1e-6 * torch.randn(64))").replace("x * self", "x + self")
     lacking = bench.judge(candidate("return x * 1.0"), reference)
-    assert (lacking.outcome, [finding.rule for finding in lacking.findings]) == (Outcome.CORRECT, ["stress"])
-    assert "weight" in lacking.findings[0].evidence
+    assert lacking.outcome is Outcome.INCORRECT
     drawn = bench.judge(
         candidate("return x * WEIGHT").replace("kept = {}", "WEIGHT = torch.ones(64)"),
         WEIGHTED.replace("torch.randn(64))", "torch.ones(64))"),
     )
-    assert [finding.rule for finding in drawn.findings] == ["stress"]
+    assert drawn.outcome is Outcome.INCORRECT
 
 
 def test_a_parameter_that_counts_may_have_another_name(bench: Any) -> None:

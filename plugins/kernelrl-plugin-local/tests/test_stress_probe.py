@@ -33,7 +33,7 @@ def test_a_shortcut_that_ordinary_inputs_allow_is_suspect_with_its_reason(bench:
     evaluation = judge(bench, "torch.relu(x)", "return x * 1.0")
     assert evaluation.outcome is Outcome.CORRECT
     assert suspect_rules(evaluation) == ["stress"]
-    assert "both signs" in evaluation.findings[0].evidence
+    assert "family scale" in evaluation.findings[0].evidence
     assert evaluation.profile["stress"] == "failed"
 
 
@@ -122,25 +122,27 @@ def _norm(init: str, forward: str, new: str = "New") -> str:
 
 
 @pytest.mark.parametrize(
-    ("init", "forward", "found"),
+    ("init", "forward", "outcome"),
     [
         (
             "self.a, self.b = nn.Parameter(torch.ones(64)), nn.Parameter(torch.zeros(64))",
             f"{PLAIN} * self.a + self.b",
-            [],
+            Outcome.CORRECT,
         ),
         (
             "self.b, self.a = nn.Parameter(torch.zeros(64)), nn.Parameter(torch.ones(1, 64))",
             f"{PLAIN} * self.a + self.b",
-            [],
+            Outcome.CORRECT,
         ),
-        ("self.a, self.b = nn.Parameter(torch.ones(64)), nn.Parameter(torch.zeros(64))", PLAIN, ["stress"]),
-        ("self.a = nn.Parameter(torch.ones(3)); self.b = nn.Parameter(torch.ones(3))", PLAIN, ["stress"]),
+        ("self.a, self.b = nn.Parameter(torch.ones(64)), nn.Parameter(torch.zeros(64))", PLAIN, Outcome.INCORRECT),
+        ("self.a = nn.Parameter(torch.ones(3)); self.b = nn.Parameter(torch.ones(3))", PLAIN, Outcome.INCORRECT),
     ],
     ids=["other_names", "another_order", "ignored", "others"],
 )
-def test_parameters_of_other_names_are_found_by_their_values(bench: Any, init: str, forward: str, found: Any) -> None:
+def test_parameters_of_other_names_are_found_by_their_values(
+    bench: Any, init: str, forward: str, outcome: Outcome
+) -> None:
     own = "self.weight, self.bias = nn.Parameter(torch.ones(64)), nn.Parameter(torch.zeros(64))"
     task = _norm(own, "nn.functional.layer_norm(x, (64,), self.weight, self.bias)", "") + INPUTS
     evaluation = bench.judge(_norm(init, forward), task)
-    assert (evaluation.outcome, suspect_rules(evaluation)) == (Outcome.CORRECT, found)
+    assert (evaluation.outcome, suspect_rules(evaluation)) == (outcome, [])

@@ -31,16 +31,17 @@ from kernelrl_judge.peer.dialogue import CandidateFailed, Dialogue
 from kernelrl_judge.peer.memory import ArenaExchange, Exchange
 from kernelrl_judge.peer.process import Runner
 from kernelrl_judge.peer.replay import CandidateSession, NotRecorded
-from kernelrl_judge.probes import messages, stress
+from kernelrl_judge.probes import messages
 from kernelrl_judge.probes import values as trials
 from kernelrl_judge.probes.own_kernels import ownership
 from kernelrl_judge.probes.replayed import ReplayTrials
-from kernelrl_judge.probes.stress_trials import Matched, StressTrials, matched
+from kernelrl_judge.probes.stress import StressTrials, wanted
 from kernelrl_judge.protocol.frames import FrameKind
 from kernelrl_judge.protocol.values import decode_tree, encode_tree
 from kernelrl_judge.replay.capture import Recorder
 from kernelrl_judge.replay.library import Library
 from kernelrl_judge.task.comparing import tolerance
+from kernelrl_judge.task.parameters import Matched, matched
 from kernelrl_judge.task.reference import Reference
 from kernelrl_judge.timing.case import CaseTiming
 from kernelrl_judge.timing.replay import ReplayMeasurement, Unmeasured
@@ -102,7 +103,6 @@ class Case:
         self._endings = Endings(self._settings, device, self._profile)
         self._dialogue = Dialogue(runner, self._built, device, turns, slow, self._profile)
         self._findings: tuple[Finding, ...] = ()
-        self._matched = Matched()
         self.provenance: dict[str, Any] = {}
 
     @property
@@ -160,9 +160,9 @@ class Case:
             self._take_operators(calls)
             if found.wrong is not None:
                 return self._endings.wrong(found.wrong, found.finding, other_parameters=found.other_parameters)
-            if stress.wanted(self._settings) and not self._disabled:
+            if wanted(self._settings) and not self._disabled:
                 with self._stage("stress"):
-                    ended = self._stressed(calls, reference, lambda used: self._construct(used, exchange))
+                    ended = self._stressed(calls, reference)
                 self._take_operators(calls)
                 if ended:
                     return self._endings.end(Outcome.CORRECT, "", findings=self._findings)
@@ -198,9 +198,9 @@ class Case:
             self._endings.passed, self._findings = found.passed, calls.findings
             if found.wrong is not None:
                 return self._endings.wrong(found.wrong, found.finding, other_parameters=found.other_parameters)
-            if stress.wanted(settings):
+            if wanted(settings):
                 with self._stage("stress"):
-                    ended = self._stressed(calls, reference, calls.construct)
+                    ended = self._stressed(calls, reference)
                 if ended:
                     return self._endings.end(Outcome.CORRECT, "", findings=self._findings)
             if settings.timing:
@@ -302,7 +302,7 @@ class Case:
             return json.dumps({"error": said}).encode(), []
         return self._bench.build(asked, self._backend, self._request, self._mode, disabled=self._disabled)
 
-    def _construct(self, reference: Reference, exchange: Exchange) -> None:
+    def _construct(self, reference: Reference, exchange: Exchange) -> Matched:
         exchange.make_room(1)
         given = {"arguments": reference.arguments, "keywords": reference.keywords, "state": reference.state}
         order = {
@@ -313,21 +313,14 @@ class Case:
         self._runner.send(FrameKind.CONSTRUCT, encode_tree(order))
         frame = self._dialogue.expect(FrameKind.READY)
         note = decode_tree(frame.body)
-        self._matched = matched(note, reference)
         self._profile["parameters"] = messages.parameters(note, len(reference.state))
+        return matched(note, reference)
 
-    def _stressed(
-        self, calls: trials.Trials | ReplayTrials, reference: Reference, construct: Callable[[Reference], object]
-    ) -> bool:
+    def _stressed(self, calls: trials.Trials | ReplayTrials, reference: Reference) -> bool:
         """Make the calls of the probe `stress`; returns whether the candidate ended in one."""
-        found = StressTrials(
-            self._runner,
-            self._dialogue,
-            self._settings,
-            self._profile,
-            construct,
-        )
+        found = StressTrials(self._runner, self._dialogue, self._settings, self._profile)
         try:
-            return found.run(calls, reference, self._matched, self._findings)
+            return found.run(calls, reference)
         finally:
-            self._findings = (*self._findings, *found.findings)
+            known = (*self._findings, *found.findings)
+            self._findings = (*known, *(finding for finding in calls.findings if finding not in known))

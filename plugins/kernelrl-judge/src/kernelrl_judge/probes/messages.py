@@ -11,6 +11,7 @@ import attrs
 
 from kernelrl_core.api.evaluators import Evaluation, Finding, Mismatch, Outcome
 from kernelrl_judge.protocol.failures import Failure, Stage
+from kernelrl_judge.task.precision import TEN_BITS
 
 __all__ = [
     "compiled_only",
@@ -42,6 +43,10 @@ _HACKS = {
     "late_write": "its work was not done when it said so",
     "decoy_kernels": "something else computed it, and the kernels are decoys",
 }
+_TEN_BITS = (
+    ' The error is that of factors rounded to 10 bits, as in TF32 or fp16: use input_precision="ieee" in tl.dot, and '
+    "leave torch.backends.cuda.matmul.allow_tf32 off."
+)
 _PLACES = {
     Stage.LOAD: "while the module was loaded",
     Stage.CONSTRUCT: "in the constructor of ModelNew",
@@ -108,7 +113,7 @@ def _difference(wrong: Mismatch) -> str:
                 if wrong.wrong_share is not None:
                     numbers += f", {100 * wrong.wrong_share:.1f} % of the elements outside the tolerance"
                 numbers += "."
-            return f"{where} has wrong values.{numbers}"
+            return f"{where} has wrong values.{numbers}{_TEN_BITS if wrong.expected == TEN_BITS else ''}"
         case "non_finite":
             return f"{where} is infinite or NaN where it must not be, or finite where it must be."
         case "inputs":

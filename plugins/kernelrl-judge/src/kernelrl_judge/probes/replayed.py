@@ -11,12 +11,13 @@ import torch
 from kernelrl_core.api.evaluators import EvaluationSettings, Finding, Mismatch
 from kernelrl_judge.peer.replay import CandidateSession
 from kernelrl_judge.probes.effects import lacking_state, wrong_inputs, wrong_state
-from kernelrl_judge.probes.stress_calls import Judged, StressCall, judged
-from kernelrl_judge.probes.stress_effects import left_in_inputs, left_in_state
-from kernelrl_judge.probes.values import Found
+from kernelrl_judge.probes.stress import Judged, StressCall, judged
+from kernelrl_judge.probes.values import Found, with_drawn
 from kernelrl_judge.protocol.layouts import leaves_bytes
-from kernelrl_judge.task.comparing import compare_values, tolerance
+from kernelrl_judge.task.comparing import tolerance
 from kernelrl_judge.task.input_indices import WARM
+from kernelrl_judge.task.parameters import Matched
+from kernelrl_judge.task.precision import wrong_values
 from kernelrl_judge.task.reference import Reference, Trial
 
 __all__ = ["ReplayTrials", "warm_inputs"]
@@ -32,7 +33,7 @@ class ReplayTrials:
     """
 
     def __init__(
-        self, session: CandidateSession, settings: EvaluationSettings, construct: Callable[[Reference], object]
+        self, session: CandidateSession, settings: EvaluationSettings, construct: Callable[[Reference], Matched]
     ) -> None:
         self._session = session
         self._settings = settings
@@ -55,13 +56,14 @@ class ReplayTrials:
         others = others and 0 < leaves_bytes(reference.state) < _MOST_STATE_BYTES
         passed, failed = 0, None
         for index in range(count):
-            used = reference.with_other_parameters() if others and index == 0 else reference
-            if index <= int(others):
+            used = with_drawn(reference, self.construct) if others and index == 0 else reference
+            if used is reference and index <= int(others):
                 self.construct(used)
             trial = used.trial(index)
             wrong = self._called(used, trial)
             if wrong is None:
-                wrong = compare_values(trial.expected, self._session.output(trial.expected, 0), self._limit)
+                actual = self._session.output(trial.expected, 0)
+                wrong = wrong_values(used, trial.inputs, index, trial.expected, actual, self._limit)
             if wrong is None:
                 wrong = self._left(used, trial)
             if wrong is None:
@@ -73,29 +75,19 @@ class ReplayTrials:
                 break
         return Found(passed) if failed is None else attrs.evolve(failed, passed=passed)
 
-    def construct(self, used: Reference) -> None:
+    def construct(self, used: Reference) -> Matched:
         """Have the candidate construct its model anew; it is recorded again at the next call."""
         self._session.leave()
-        self._construct(used)
+        return self._construct(used)
 
-    def stressed(self, call: StressCall, used: Reference, settings: EvaluationSettings) -> Judged:
+    def stressed(self, call: StressCall, used: Reference) -> Judged:
         """Make a call of the probe `stress`.
 
         Args:
             used: the reference whose parameters the candidate has.
         """
-        wrong = self._called(used, call.trial)
-        if wrong is not None:
-            return Judged(wrong, None)
-        found = judged(call, self._session.output(call.trial.expected, 0), settings, used.dtype)
-        if found.wrong is not None:
-            return found
-        after = self._session.inputs(call.trial.inputs, 0)
-        wrong = left_in_inputs(call, after, used.facts["returned_inputs"], settings, used.dtype)
-        state = used.changed_state
-        if wrong is None and state:
-            wrong = left_in_state(call, self._session.left(state), settings, used.dtype)
-        return attrs.evolve(found, wrong=wrong)
+        wrong = self._called(used, Trial(call.inputs, call.expected))
+        return Judged(wrong) if wrong is not None else judged(call, self._session.output(call.expected, 0))
 
     def _called(self, used: Reference, trial: Trial) -> Mismatch | None:
         """One pass on the inputs of a trial, recorded first where nothing like it has been recorded."""

@@ -1,397 +1,310 @@
-"""The probe `stress`: calls on inputs that nobody promised to be small, of one sign, or alike.
+"""The probe `stress`: calls on harder inputs of the same domain, after all trials have passed.
 
-A kernel that passed every trial is called again on up to five sets of inputs, and on up to four more where the
-reference asks for what is no number, refuses harsh inputs, compares, or makes each output of all of an input, with
-parameters and running statistics of a larger spread. What a task has no inputs for is left out.
+A family of harder inputs applies where the reference is well conditioned: all of its outputs are finite, and those in
+the task's precision agree with those in double precision within the tolerance, with another last bit in the inputs. The
+output of the candidate is then compared with the one in double precision.
 
-- `mixed`: random signs, heavy tails, a factor for each row. A shortcut that inputs of one sign and size allow fails.
-- `spiked`: magnitudes over many powers of two, up to 65,536 or 16. Every sum is that of its few largest terms, so
-  that errors of a narrow type do not average out, and a formula that overflows does.
-- `aligned`: ordinary inputs, all of which a narrow type rounds the same way, so that nothing averages out either. A
-  kernel that tells harsh inputs from ordinary ones does not see the difference. For single precision alone. Whole
-  numbers of many values are repeated, to the same end.
-- `edges`: large numbers in the first and last slice along each axis, small ones in another, and zeros in one.
-- `ranges`: integers that the task draws with `torch.randint`, the ends of their range and duplicates among them, and
-  rows of truth values that are all false or all true, where the task draws them one by one.
-- `no_numbers`: a few infinities, and a few that are no number, where the reference calls a function that is about them.
-- `ends`: the smallest and the largest number that the task draws, where the reference refuses larger ones,
-  or is not finite there.
-- `coincidences`: numbers that the reference compares others with, halves where it rounds, where a task has any
-  (`kernelrl_judge.probes.stress_coincidences`).
-- `twins`: rows that inputs have in common, or that differ in little, and equal neighbours in order
-  (`kernelrl_judge.probes.stress_twins`).
-- `shares`: zeros in rows that sum to one (`kernelrl_judge.probes.stress_shares`).
-- `draws`: what a task makes of integers that it draws, where many of them are equal (`stress_draws`).
-- `faint`, `zeros`: small and zero everywhere at once, where every output depends on all of an input.
-- `loud`: large everywhere at once, where spikes are moderate because the reference convolves.
-- `firsts`, `lasts`: truth values that the task draws all false and all true, and single integers at the ends of their
-  range.
-
-Shapes and dtypes stay as they are, and so do other integers and inputs with a structure: a
-kernel may rely on them. Infinities stay in their places. What decides is the reference in double precision
-(`stress_calls`), element by element. Where it decides little, because it is not finite or loses its own
-way, milder inputs are taken. A reference that does not run in double precision, or of which no second copy fits into
-memory, decides in its own precision, on mild inputs alone.
-
-The probe `sizes`, for those who ask for it, adds a call on inputs of other sizes.
+The probe `sizes` adds a call on inputs of other sizes.
 """
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+import time
+from collections.abc import Iterator
+from typing import Any, Protocol
 
 import attrs
 import torch
+from torch.overrides import TorchFunctionMode
 
-from kernelrl_core.api.evaluators import EvaluationSettings, Finding, Severity
-from kernelrl_judge.probes import stress_inputs
-from kernelrl_judge.probes.stress_calls import NO_MEMORY, NOT_FINITE, StressCall, stress_call
-from kernelrl_judge.probes.stress_draws import RareDraws
-from kernelrl_judge.probes.stress_facts import learn, learn_structures
-from kernelrl_judge.probes.stress_parameters import SPREADS, spreadable, with_spread
+from kernelrl_core.api.evaluators import EvaluationSettings, Finding, Mismatch, Severity
+from kernelrl_judge.peer.dialogue import CandidateFailed, Dialogue
+from kernelrl_judge.peer.process import DeadlinePassed, Runner, RunnerEnded
+from kernelrl_judge.probes import messages
+from kernelrl_judge.probes.families import FAMILIES, VARIANTS, harder, nudged
 from kernelrl_judge.protocol.device_memory import give_back_spare
-from kernelrl_judge.protocol.trees import leaves
+from kernelrl_judge.protocol.layouts import leaves_bytes
+from kernelrl_judge.protocol.trees import leaves, reals, tensors
 from kernelrl_judge.task.comparing import Tolerance, compare_values, tolerance
 from kernelrl_judge.task.input_indices import FIRST_STRESSED, LEARNED, RESIZED
+from kernelrl_judge.task.precision import ROUNDING, largest_error
 from kernelrl_judge.task.reference import Reference
 from kernelrl_judge.task.source import TaskError
 
-__all__ = ["concluded", "prepared", "untested", "untried", "wanted"]
+__all__ = ["Judged", "StressCall", "StressTrials", "judged", "stress_calls", "wanted"]
 
+_SHARE = 0.5
+"""Share of the tolerance that a well-conditioned reference needs at most."""
+_MORE = 16.0
+"""Times as much of the reference's own error is allowed as in trials: the order of sums matters more."""
 _COPIES = 16
-"""Inputs, outputs and state that must fit in the memory that is free, for double precision and what lies between."""
-_COPIES_IN_OWN_PRECISION = 12
-"""Of inputs and outputs alone."""
+"""Inputs, outputs and state that must fit into free memory, for double precision and temporary tensors."""
 _MOST_BYTES_ON_CPU = 256 << 20
-_ENOUGH = 0.75
-"""Share of the elements that inputs have to decide; otherwise milder ones are tried as well."""
-_MUCH_MORE = 0.2
-"""By how much that share has to be larger for milder inputs to be taken."""
+_IN_DOUBLE = 2.0**-40
+_OF_DOUBLES = 1e-8
+"""Tolerance of an output that the reference computes in double precision."""
+_HAZARDS = {"binary_cross_entropy", "multinomial", "bernoulli", "bernoulli_"}
+_TO_INTEGERS = {"long", "int", "short", "to", "type", "type_as"}
+_IN_SOME_ORDER = {"sort": 1, "argsort": 1, "topk": 2, "max": 1, "min": 1}
+"""Functions that promise no order of equal numbers, with the place of their axis."""
 _MOST_RATIO = {"fp32": 2.0**7, "tf32": 2.0**13, "bf16": 2.0**17}
-"""Above what products, sums and pointwise functions in these types showed: up to 2^1 for fp32 (2^5 for convolutions by
-Winograd's method), 2^10 to 2^13 for tf32, 2^13 to 2^16 for bf16."""
-_MOST_PARAMETERS = 64
-_WORDS = {
-    "mixed": "inputs of both signs and of many sizes",
-    "aligned": "inputs that narrow types round the same way",
-    "spiked": "inputs with a few large values among small ones",
-    "edges": "inputs with large values at their edges, and slices of zeros",
-    "ranges": "integers from the ends of their range and repeated ones, or rows of equal truth values",
-    "no_numbers": "inputs that are infinite or no number",
-    "ends": "the smallest and the largest inputs",
-    "coincidences": "numbers that the task compares with, or exact halves",
-    "twins": "rows that inputs have in common, or that differ in little, or equal neighbours in order",
-    "shares": "zeros in rows that sum to one",
-    "draws": "inputs that the task makes where many of the integers that it draws are equal",
-    "faint": "inputs that are small everywhere",
-    "loud": "inputs that are large everywhere",
-    "zeros": "inputs that are zero everywhere",
-    "firsts": "truth values that are all false, or single numbers that are the first of their range",
-    "lasts": "truth values that are all true, or single numbers that are the last of their range",
-    "sizes": "inputs of other sizes",
-}
-_REFUSED = "the reference fails"
-_Prepared = tuple[Reference, list[StressCall], list[str]]
+"""Above measured products, sums and pointwise functions: up to 2^1 for fp32 (2^5 for convolutions by Winograd's
+method), 2^10 to 2^13 for tf32, 2^13 to 2^16 for bf16."""
+
+
+@attrs.frozen
+class StressCall:
+    """One call."""
+
+    family: str
+    inputs: list[Any]
+    expected: Any
+    """Output of the reference in the task's precision, for its structure, shapes and dtypes."""
+    exact: Any
+    """Output in double precision."""
+    limit: Tolerance
+    own_error: float
+
+
+@attrs.frozen
+class Judged:
+    """Result of a call."""
+
+    wrong: Mismatch | None
+    error_ratio: float | None = None
+    """The kernel's largest error over the reference's own; None if it is wrong."""
+
+
+class _Functions(TorchFunctionMode):
+    """Notes which functions a reference calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+        self.hazard = False
+        """Whether a value out of range ends the context of a GPU."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        found = func(*args, **(kwargs or {}))
+        name = getattr(func, "__name__", "")
+        self.names.add(name)
+        given = args[0] if args else None
+        rounds = name in _TO_INTEGERS and isinstance(found, torch.Tensor) and not found.is_floating_point()
+        self.hazard |= name in _HAZARDS
+        self.hazard |= rounds and isinstance(given, torch.Tensor) and given.is_floating_point()
+        return found
+
+
+class _OtherOrder(TorchFunctionMode):
+    """Equal numbers take the opposite order where none is promised."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        name = getattr(func, "__name__", "")
+        place = _IN_SOME_ORDER.get(name)
+        if place is None or kwargs.get("stable") or kwargs.get("out") is not None or not args or not args[0].dim():
+            return func(*args, **kwargs)
+        axis = args[place] if len(args) > place else kwargs.get("dim", None if name in ("max", "min") else -1)
+        if not isinstance(axis, int):
+            return func(*args, **kwargs)
+        found = func(args[0].flip(axis), *args[1:], **kwargs)
+        last = args[0].shape[axis] - 1
+        return last - found if isinstance(found, torch.Tensor) else type(found)((found[0], last - found[1]))
 
 
 def wanted(settings: EvaluationSettings) -> bool:
-    """Whether the probe is to be made."""
-    asked = {"stress", "sizes"} & set(settings.probes) or settings.min_precision != "none"
-    return settings.profile == "strict" and bool(asked)
+    """Whether the probe is enabled."""
+    enabled = {"stress", "sizes"} & set(settings.probes) or settings.min_precision != "none"
+    return settings.profile == "strict" and bool(enabled)
 
 
-def prepared(
-    reference: Reference,
-    settings: EvaluationSettings,
-    *,
-    spread: bool,
-    alike: bool = False,
-    only: Collection[str] | None = None,
-) -> tuple[Reference, list[StressCall], str]:
-    """The reference as it is to be constructed, the calls to make, and what was left out or is decided in part.
+def stress_calls(reference: Reference, left: list[str]) -> Iterator[StressCall]:
+    """The calls on a task, one after the other: a device has no memory for all.
 
     Args:
-        spread: whether parameters may change: the candidate takes them from what it is given.
-        alike: whether it takes them by their values, so that equal ones have to stay equal.
-        only: the parts to make, if not all.
+        left: gets the reason for each family that has inputs to change and does not apply.
     """
-    facts = reference.facts
-    unfit = _unfit(reference)
-    if unfit:
-        return reference, [], unfit
-    made: list[_Prepared] = []
-    reasons: list[str] = []
-    kinds = (*SPREADS, "") if spread and not facts["large"] and spreadable(reference) else ("",)
-    for kind in kinds:
-        if (kind and facts.get("spread", kind) != kind) or (not kind and made):
+    reason = _unfit(reference)
+    if reason:
+        left.append(reason)
+        return
+    settings = reference.settings
+    plans: dict[str, int] = reference.facts.setdefault("stress_variants", {})
+    for number, family in enumerate(FAMILIES):
+        if family != "rounding" and "stress" not in settings.probes and settings.min_precision == "none":
             continue
-        try:
-            used = with_spread(reference, kind, alike=alike) if kind else reference
-        except (TaskError, torch.OutOfMemoryError) as error:
-            reasons = [f"the reference cannot be copied: {type(error).__name__}"]
-            continue
-        calls, reasons = _calls(used, settings, only, kind)
-        made += [(used, calls, reasons)] if calls else []
-        if kind and sum(call.decided for call in calls) >= _ENOUGH * len(stress_inputs.parts(reference, settings)):
-            break
-    if not made:
-        return reference, [], "; ".join(reasons) or "the task has no inputs to change"
-    best = made[-1] if len(made) > 1 and _decided(made[-1]) > _decided(made[0]) + _MUCH_MORE else made[0]
-    if len(made) > 1:
-        facts["spread"] = SPREADS[made.index(best)]
-    if reference.device == "cuda":
-        give_back_spare()
-    return best[0], best[1], "; ".join(best[2])
+        index, why = FIRST_STRESSED - number, ""
+        for variant in range(plans.get(family, 0), VARIANTS[family]):
+            drawn = reference.inputs(index)
+            inputs = harder(drawn, reference.domains, family, variant)
+            if inputs is None:
+                continue
+            made = _call(reference, family, inputs, nudged(inputs, reference.domains, family, variant), index)
+            if isinstance(made, StressCall):
+                plans[family] = variant
+                why = ""
+                yield made
+                break
+            why = made
+        if why:
+            left.append(f"{family}: {why}")
+    if "sizes" in settings.probes:
+        resized = reference.resized_inputs(RESIZED)
+        if resized is not None and isinstance(made := _call(reference, "sizes", resized, resized, RESIZED), StressCall):
+            yield made
 
 
-def _decided(made: _Prepared) -> float:
-    return sum(call.decided for call in made[1])
-
-
-def _calls(
-    reference: Reference, settings: EvaluationSettings, only: Collection[str] | None, kind: str
-) -> tuple[list[StressCall], list[str]]:
-    """The calls on a reference, and what is not decided."""
-    facts = reference.facts
-    exact = _exact(reference)
-    calls: list[StressCall] = []
-    reasons: list[str] = []
-    for number, part in enumerate(stress_inputs.PARTS):
-        if part == "ends" and only is None and any(_REFUSED in reason or NOT_FINITE in reason for reason in reasons):
-            facts["refuses"] = True
-        if part not in stress_inputs.parts(reference, settings) or (only is not None and part not in only):
-            continue
-        index = FIRST_STRESSED - number
-        call, exact, reason = _call(reference, exact, settings, part, index, kind)
-        calls += [call] if call is not None else []
-        reasons += [f"{part}: {reason}"] if reason else []
-    if (
-        only is None
-        and "sizes" in settings.probes
-        and (calls or not kind or not stress_inputs.parts(reference, settings))
-    ):
-        calls += _resized(reference, exact)
-    return calls, reasons
-
-
-def untried(reference: Reference, settings: EvaluationSettings, calls: Sequence[StressCall]) -> str:
-    """The parts that a task has inputs for, and no call was made of, and its inputs that no call changes."""
-    made = {call.part for call in calls}
-    named = [part for part in stress_inputs.parts(reference, settings) if part not in made]
-    structures = reference.facts["structures"]
-    ranges = reference.facts["ranges"] or [None] * len(structures)
-    place = 0
-    inputs = calls[0].trial.inputs
-    for path, leaf, _, _ in leaves(inputs, inputs, inputs):
-        if not isinstance(leaf, torch.Tensor):
-            named.append(f"input{path} ({type(leaf).__name__})")
-            continue
-        known = structures[place]
-        stays = ranges[place] is None and reference.facts["shares_along"][place] is None
-        stays = stays and reference.facts["at_one_end"][place] is None and place not in reference.facts["draws"]
-        if not stress_inputs.is_changed(leaf, known) and known != "counts" and stays:
-            named.append(f"input{path} ({known or str(leaf.dtype).removeprefix('torch.')})")
-        place += 1
-    return ", ".join(named)
-
-
-def _exact(reference: Reference) -> Reference | None:
-    """The reference in double precision; None where it does not run in it."""
-    if reference.facts["large"] or reference.facts.get("no_double"):
-        return None
-    try:
-        return reference.in_double()
-    except torch.OutOfMemoryError:
-        # Nothing that is so of the task: others hold the memory at the moment.
-        return None
-    except TaskError as error:
-        reference.facts["no_double"] = str(error)[:200]
-        return None
-
-
-def _call(
-    reference: Reference,
-    exact: Reference | None,
-    settings: EvaluationSettings,
-    part: str,
-    index: int,
-    kind: str,
-) -> tuple[StressCall | None, Reference | None, str]:
-    """The call of a part, the reference in double precision if it still runs, and what is not decided."""
-    # What a task allows is found out once, whatever the seed.
-    plans: dict[Any, tuple[tuple[stress_inputs.Variant, ...], str]] = reference.facts.setdefault("stress", {})
-    best: tuple[StressCall, stress_inputs.Variant] | None = None
-    reason = ""
-    variants = stress_inputs.variants(reference, settings, part)
-    key = (part, exact is not None, kind, tuple(variants))
-    for variant in plans[key][0] if key in plans else variants:
-        if exact is None and not stress_inputs.is_mild(part, variant):
-            reason = reason or "the reference does not run in double precision"
-            continue
-        try:
-            call, why = _made(reference, exact, index, part, variant)
-        except TaskError as error:
-            call, why = None, f"{_REFUSED}: {error}"[:200]
-            if exact is not None and _runs(reference, index, part, variant):
-                reference.facts["no_double"] = str(error)[:200]
-                return _call(reference, None, settings, part, index, kind)
-        if why == NO_MEMORY:
-            return None, exact, why
-        reason = why or reason
-        if call is not None and (best is None or call.decided > best[0].decided + _MUCH_MORE):
-            best = call, variant
-        if best is not None and best[0].decided >= _ENOUGH:
-            break
-    if key in plans:
-        reason = plans[key][1] if best is not None else reason or plans[key][1]
-    elif best is not None and best[0].decided < _ENOUGH:
-        reason = f"{100 * best[0].decided:.0f} % of the elements are decided"
-    elif best is not None:
-        reason = ""
-    plans.setdefault(key, ((best[1],) if best is not None else (), reason))
-    return best[0] if best is not None else None, exact, reason
-
-
-def _made(
-    reference: Reference, exact: Reference | None, index: int, part: str, variant: stress_inputs.Variant
-) -> tuple[StressCall | None, str]:
-    try:
-        inputs = _inputs(reference, index, part, variant)
-        near = stress_inputs.nudged(inputs, reference.facts, part, variant)
-    except torch.OutOfMemoryError:
-        return None, NO_MEMORY
-    return stress_call(reference, exact, index, part, inputs, near)
-
-
-def _inputs(reference: Reference, index: int, part: str, variant: stress_inputs.Variant) -> list[Any]:
-    with RareDraws() if part == "draws" else contextlib.nullcontext():
-        values = reference.inputs(index)
-    return stress_inputs.changed(values, reference.facts, part, variant)
-
-
-def _runs(reference: Reference, index: int, part: str, variant: stress_inputs.Variant) -> bool:
-    """Whether a reference takes inputs in its own precision."""
-    inputs = _inputs(reference, index, part, variant)
-    with contextlib.suppress(TaskError):
-        reference.expected(inputs, index)
-        return True
-    return False
-
-
-def untested(reference: Reference, settings: EvaluationSettings, lacking: Collection[str]) -> tuple[Finding, ...]:
-    """What is to be said of a candidate that holds nothing like some parameters of the reference, and so cannot be
-    given others.
-
-    Parameters of which another draw leaves the outputs within the tolerance, and a wider spread does not, may have been
-    left out.
-
-    Args:
-        lacking: names of those that it has not.
-    """
-    if "stress" not in settings.probes:
-        return ()
-    if "untested" not in reference.facts:
-        with contextlib.suppress(TaskError, torch.OutOfMemoryError):
-            reference.facts["untested"] = _without_effect(reference, tolerance(settings))
-    names = [name for name in reference.facts.get("untested", ()) if name in lacking]
-    if not names:
-        names = _together(reference, tolerance(settings), lacking)
-    if not names:
-        return ()
-    evidence = f"right in every trial, whether it uses {', '.join(names[:4])} or not, and it has no such parameters"
-    return (Finding("stress", Severity.SUSPECT, evidence, checker="judge"),)
-
-
-def _without_effect(reference: Reference, limit: Tolerance) -> list[str]:
-    inputs = reference.inputs(LEARNED)
-    expected = reference.expected(inputs, LEARNED)
-    twice = attrs.evolve(limit, atol=2 * limit.atol, rtol=2 * limit.rtol)
-    other, spread = (
-        reference.with_other_parameters().state,
-        with_spread(reference, SPREADS[0]).state,
-    )
-
-    def counts(values: Mapping[str, torch.Tensor]) -> bool:
-        changed = reference.with_state({**reference.state, **values}).expected(inputs, LEARNED)
-        return compare_values(expected, changed, twice) is not None
-
-    same = {name for name, value in reference.state.items() if torch.equal(value, other[name])}
-    names = sorted(spreadable(reference), key=lambda name: (name not in same, name))
-    # Of parameters that every draw leaves as they are the first are looked at one by one, the others all at once.
-    reference.facts["untested_beyond"] = sorted(same.intersection(names[_MOST_PARAMETERS:]))
-    return [
-        name
-        for name in names[:_MOST_PARAMETERS]
-        if (name in same or not counts({name: other[name]})) and counts({name: spread[name]})
-    ]
-
-
-def _together(reference: Reference, limit: Tolerance, lacking: Collection[str]) -> list[str]:
-    """Those of many parameters that a candidate lacks, which every draw leaves as they are, where a wider spread of all
-    of them changes the outputs."""
-    names = [name for name in reference.facts.get("untested_beyond", ()) if name in lacking]
-    if not names:
-        return []
-    inputs = reference.inputs(LEARNED)
-    spread = with_spread(reference, SPREADS[0]).state
-    with contextlib.suppress(TaskError, torch.OutOfMemoryError):
-        changed = reference.with_state({**reference.state, **{name: spread[name] for name in names}})
-        wrong = compare_values(reference.expected(inputs, LEARNED), changed.expected(inputs, LEARNED), limit)
-        return names if wrong is not None else []
-    return []
-
-
-def concluded(
-    settings: EvaluationSettings, wrong: tuple[str, str] | None, ratio: float | None
-) -> tuple[tuple[Finding, ...], str]:
-    """Findings of the probe.
-
-    Args:
-        wrong: the part that failed, and how.
-        ratio: largest error ratio of the calls.
-    """
-    if wrong is not None and (rule := "sizes" if wrong[0] == "sizes" else "stress") in settings.probes:
-        part, how = wrong
-        evidence = f"right in every trial, wrong on {_WORDS[part]}: {how}"
-        return (Finding(rule, Severity.SUSPECT, evidence, checker="judge"),), "failed"
-    most = _MOST_RATIO.get(settings.min_precision)
-    if wrong is None and ratio is not None and most is not None and settings.precision == "fp32" and ratio > most:
-        evidence = (
-            f"errors {ratio:.3g} times those of the reference against double precision: more than "
-            f"{settings.min_precision} explains"
-        )
-        return (Finding("low_precision", Severity.SUSPECT, evidence, checker="judge"),), "passed"
-    return (), "passed" if wrong is None else "failed"
+def judged(call: StressCall, actual: Any) -> Judged:
+    """Compare an output, whose structure is the expected one, with the output in double precision."""
+    wrong = compare_values(call.exact, actual, call.limit)
+    if wrong is not None:
+        return Judged(wrong)
+    ratios = []
+    for _, exact, own, got in leaves(*map(reals, (call.exact, call.expected, actual))):
+        if isinstance(exact, torch.Tensor) and exact.is_floating_point() and exact.numel():
+            finite = torch.isfinite(exact)
+            largest = float(torch.where(finite, exact, 0.0).abs().max())
+            least = max(call.own_error, ROUNDING.get(own.dtype, 0.0) * largest)
+            error = float((got.to(exact.device).double() - exact).abs()[finite].max()) if bool(finite.any()) else 0.0
+            ratios.append(error / least if least > 0 else 0.0)
+    return Judged(None, max(ratios, default=None))
 
 
 def _unfit(reference: Reference) -> str:
-    """Why a task is not put under stress; empty text if it may be."""
+    """Why a task has no calls; empty if it has."""
     facts = reference.facts
-    if "structures" not in facts:
-        learn_structures(reference)
-    passed, held = facts["stress_bytes"]
-    if reference.device == "cpu":
-        room = _MOST_BYTES_ON_CPU * _COPIES
-    else:
-        room = torch.cuda.mem_get_info()[0]
-    if passed * _COPIES_IN_OWN_PRECISION > room:
-        return "too large for the memory that is free"
-    facts["large"] = (passed + held) * _COPIES > room
-    if "stress_unfit" not in facts:
-        learn(reference)
-    return str(facts["stress_unfit"])
+    if "stress_bytes" not in facts:
+        inputs = reference.inputs(LEARNED)
+        functions = _Functions()
+        with functions:
+            reference.expected(inputs, LEARNED)
+        facts["stress_bytes"] = leaves_bytes(inputs) + leaves_bytes(reference.like) + leaves_bytes(reference.state)
+        facts["orders"] = bool(functions.names & _IN_SOME_ORDER.keys())
+        facts["hazard"] = functions.hazard
+    if reference.device == "cuda":
+        give_back_spare()
+    room = torch.cuda.mem_get_info()[0] if reference.device == "cuda" else _MOST_BYTES_ON_CPU * _COPIES
+    if facts["stress_bytes"] * _COPIES > room:
+        return "too large for the free memory"
+    if facts["hazard"] and reference.device == "cuda":
+        return "the reference may assert on the device that its inputs are in a range"
+    return ""
 
 
-def _resized(reference: Reference, exact: Reference | None) -> list[StressCall]:
-    """A call on inputs of other sizes, where the task has sizes that may change and decides it."""
+def _call(reference: Reference, family: str, inputs: list[Any], near: list[Any], index: int) -> StressCall | str:
+    """A call, or the reason why the family does not apply.
+
+    Args:
+        near: the inputs with another last bit.
+    """
+    limit = tolerance(reference.settings)
+    near_limit = attrs.evolve(limit, atol=_SHARE * limit.atol, rtol=_SHARE * limit.rtol)
     try:
-        inputs = reference.resized_inputs(RESIZED)
-        if inputs is None:
-            return []
-        near = stress_inputs.nudged(inputs, reference.facts, "sizes")
-        call = stress_call(reference, exact, RESIZED, "sizes", inputs, near)[0]
+        expected = reference.expected(inputs, index)
+        if not _finite(expected):
+            return "the reference is not finite"
+        exact = reference.exact(inputs, index)
+        exact = expected if exact is None else exact
+        doubles = [tensor for tensor in tensors(expected) if tensor.dtype is torch.float64]
+        own = expected if doubles else reference.expected(near, index)
+        if reference.facts.get("orders"):
+            with _OtherOrder():
+                other = reference.expected(inputs, index)
+            if compare_values(expected, other, limit) is not None:
+                return "the result depends on the order of equal numbers"
+        if not _finite(exact) or compare_values(exact, own, near_limit) is not None:
+            return "the reference is not well conditioned"
+    except torch.OutOfMemoryError:
+        return "not enough memory for double precision"
     except TaskError:
-        return []
-    return [] if call is None or call.decided < _ENOUGH else [call]
+        return "the reference fails"
+    pairs = leaves(*map(reals, (exact, own, own)))
+    error = max((largest_error(one, other) for _, one, other, _ in pairs if isinstance(one, torch.Tensor)), default=0.0)
+    largest = max((float(tensor.abs().max()) for tensor in doubles if tensor.numel()), default=0.0)
+    if doubles and len(doubles) == len(tensors(expected)) and error <= _IN_DOUBLE * largest:
+        limit = attrs.evolve(limit, atol=min(limit.atol, _OF_DOUBLES), rtol=min(limit.rtol, _OF_DOUBLES))
+    return StressCall(family, inputs, expected, exact, attrs.evolve(limit, own_error=_MORE * error), error)
+
+
+def _finite(value: Any) -> bool:
+    return all(bool(torch.isfinite(tensor).all()) for tensor in tensors(reals(value)) if tensor.is_floating_point())
+
+
+class Calls(Protocol):
+    """Makes single calls: `trials.Trials`, or `replay.trials.ReplayTrials`."""
+
+    findings: tuple[Finding, ...]
+
+    def stressed(self, call: StressCall, used: Reference) -> Judged: ...
+
+
+class StressTrials:
+    """Makes the calls of one candidate.
+
+    Args:
+        profile: gets the result, and which families do not apply.
+    """
+
+    def __init__(
+        self, runner: Runner, dialogue: Dialogue, settings: EvaluationSettings, profile: dict[str, Any]
+    ) -> None:
+        self._runner = runner
+        self._dialogue = dialogue
+        self._settings = settings
+        self._profile = profile
+        self.findings: tuple[Finding, ...] = ()
+
+    def run(self, calls: Calls, reference: Reference) -> bool:
+        """Make the calls until one fails; returns whether the candidate's process ended in one.
+
+        Args:
+            calls: those that passed the trials.
+        """
+        left: list[str] = []
+        ratios: list[float] = []
+        family, wrong, ended, count = "", "", False, 0
+        self._runner.deadline = time.monotonic() + self._settings.timeout_s
+        try:
+            for call in stress_calls(reference, left):
+                family, count = call.family, count + 1
+                found = calls.stressed(call, reference)
+                if found.wrong is not None:
+                    wrong = messages.incorrect(found.wrong)
+                    break
+                ratios += [found.error_ratio] if found.error_ratio is not None else []
+        except CandidateFailed as failed:
+            if failed.failure.kind == "memory":
+                # The judge has much of it at that time: the candidate may have the device alone.
+                if not self._dialogue.alone:
+                    raise
+                self._profile["stress"] = f"not decided: {family} needs more memory than the reference leaves"
+                return False
+            wrong, ended = messages.failure(failed.failure), True
+        except DeadlinePassed:
+            wrong, ended = messages.timeout(self._settings.timeout_s), True
+        except RunnerEnded as ending:
+            wrong, ended = messages.ended(str(ending))[1], True
+        if left:
+            self._profile["stress_left"] = "; ".join(left)
+        self._profile["stress"] = "failed" if wrong else "passed" if count else "not tried"
+        if ratios:
+            self._profile["error_ratio"] = round(max(ratios), 2)
+        self.findings = tuple(self._concluded(family, wrong, max(ratios, default=None)))
+        return ended
+
+    def _concluded(self, family: str, wrong: str, ratio: float | None) -> Iterator[Finding]:
+        rule = "sizes" if family == "sizes" else "stress"
+        if wrong:
+            words = "inputs of other sizes" if family == "sizes" else f"harder inputs, family {family}"
+            words += f" ({FAMILIES[family]})" if family in FAMILIES else ""
+            if rule in self._settings.probes:
+                evidence = f"right in every trial, wrong on {words}: {wrong}"
+                yield Finding(rule, Severity.SUSPECT, evidence, checker="judge")
+            return
+        most = _MOST_RATIO.get(self._settings.min_precision)
+        if most is not None and self._settings.precision == "fp32" and ratio is not None and ratio > most:
+            evidence = (
+                f"errors {ratio:.3g} times those of the reference against double precision: more than "
+                f"{self._settings.min_precision} explains"
+            )
+            yield Finding("low_precision", Severity.SUSPECT, evidence, checker="judge")

@@ -23,17 +23,18 @@ from kernelrl_judge.peer.computing import computing
 from kernelrl_judge.peer.memory import Exchange
 from kernelrl_judge.peer.process import Runner
 from kernelrl_judge.probes.effects import described_tensors, lacking_state, wrong_inputs, wrong_state
-from kernelrl_judge.probes.stress_calls import Judged, StressCall, judged
-from kernelrl_judge.probes.stress_effects import left_in_inputs, left_in_state
+from kernelrl_judge.probes.stress import Judged, StressCall, judged
 from kernelrl_judge.protocol import frames
 from kernelrl_judge.protocol.frames import FrameKind
 from kernelrl_judge.protocol.layouts import leaves_bytes
 from kernelrl_judge.protocol.trees import tensors
 from kernelrl_judge.protocol.values import decode_tree, encode_tree
 from kernelrl_judge.task.comparing import Tolerance, compare_described, compare_values, tolerance
+from kernelrl_judge.task.parameters import Matched, drawn_parameters
+from kernelrl_judge.task.precision import wrong_values
 from kernelrl_judge.task.reference import Reference, Trial
 
-__all__ = ["Found", "Trials", "is_replay", "replay"]
+__all__ = ["Found", "Trials", "is_replay", "replay", "with_drawn"]
 
 _MOST_KEPT_BYTES = {"cuda": 4 << 30, "cpu": 128 << 20}
 """Inputs and outputs of a call that are kept beside those of the next."""
@@ -112,11 +113,12 @@ class Trials:
         self.operators: list[str] | None = None
         """Operators of torch that computed in the calls; None where they were not listed."""
 
-    def run(self, reference: Reference, construct: Callable[[Reference], object]) -> Found:
+    def run(self, reference: Reference, construct: Callable[[Reference], Matched]) -> Found:
         """Construct the candidate and call it on the inputs of every trial.
 
         Args:
-            construct: has the candidate construct its model with the parameters of a reference.
+            construct: has the candidate construct its model with the parameters of a reference; returns how these were
+                found.
 
         Raises:
             What `expect` and `construct` raise.
@@ -125,8 +127,8 @@ class Trials:
         others = "parameters" in self._probes and self._count > 1 and 0 < state_bytes < _MOST_STATE_BYTES
         passed, failed = 0, None
         for index in range(self._count):
-            used = reference.with_other_parameters() if others and index == 0 else reference
-            if index <= int(others):
+            used = with_drawn(reference, construct) if others and index == 0 else reference
+            if used is reference and index <= int(others):
                 construct(used)
             found = self._one(used, index)
             if found is None:
@@ -151,7 +153,7 @@ class Trials:
             # Structure does not change from trial to trial: there is nothing more to learn.
             return Found(0, wrong, final=True)
         actual = self._exchange.collect(trial.expected, described)
-        wrong = compare_values(trial.expected, actual, self._limit)
+        wrong = wrong_values(reference, trial.inputs, index, trial.expected, actual, self._limit)
         earlier, self._earlier = self._earlier, trial.expected if self._keeps(trial.expected) else None
         if wrong is not None:
             if earlier is not None and is_replay(earlier, actual, self._limit, wrong):
@@ -195,44 +197,18 @@ class Trials:
             raise frames.ProtocolError("a result without what else the call did")
         return described[0], _Left(*described[1:])
 
-    def stressed(self, call: StressCall, used: Reference, settings: EvaluationSettings) -> Judged:
+    def stressed(self, call: StressCall, used: Reference) -> Judged:
         """Make a call of the probe `stress`.
 
         Args:
             used: the reference whose parameters the candidate has.
         """
-        back = call.left is not None or leaves_bytes(call.trial.inputs) <= _FEW_BYTES
-        first = self._is_first(used)
-        described, left = self._called(used, call.trial, 0, back=back, reordered=True)
-        if not first and call.part != "sizes":
-            # A first call may prepare something, and a kernel for some sizes may leave others to a library.
+        described, _ = self._called(used, Trial(call.inputs, call.expected), 0, back=False, reordered=True)
+        if call.family != "sizes":
+            # A kernel for some sizes may leave others to a library.
             self._take_note()
-        wrong = compare_described(call.trial.expected, described, self._device)
-        if wrong is not None:
-            return Judged(wrong, None)
-        found = judged(call, self._exchange.collect(call.trial.expected, described), settings, used.dtype)
-        if found.wrong is not None:
-            return found
-        return attrs.evolve(found, wrong=self._left_under_stress(call, used, left, settings))
-
-    def _left_under_stress(
-        self, call: StressCall, used: Reference, left: _Left, settings: EvaluationSettings
-    ) -> Mismatch | None:
-        wrong = None
-        if left.inputs is not None:
-            wrong = compare_described(call.trial.inputs, left.inputs, self._device)
-            if wrong is not None:
-                return Mismatch("inputs", wrong.output)
-            after = self._exchange.collect(call.trial.inputs, left.inputs)
-            wrong = left_in_inputs(call, after, used.facts["returned_inputs"], settings, used.dtype)
-        state = used.changed_state
-        if call.left is not None:
-            expected = call.left.trial.expected
-            after = {name: expected[f"state {name}"] for name in state if f"state {name}" in expected}
-            self._tell(lacking_state(used, after, left.state))
-        wanted = {name: tensor for name, tensor in state.items() if name in left.state}
-        wrong = wrong or compare_described(wanted, {name: left.state[name] for name in wanted}, self._device)
-        return wrong or left_in_state(call, self._exchange.collect(wanted, left.state), settings, used.dtype)
+        wrong = compare_described(call.expected, described, self._device)
+        return Judged(wrong) if wrong is not None else judged(call, self._exchange.collect(call.expected, described))
 
     def _is_first(self, reference: Reference) -> bool:
         """Whether the next call is the first with the parameters of a reference."""
@@ -265,6 +241,16 @@ class Trials:
 
     def _keeps(self, values: Any) -> bool:
         return leaves_bytes(values) <= _MOST_KEPT_BYTES[self._device]
+
+
+def with_drawn(reference: Reference, construct: Callable[[Reference], Matched]) -> Reference:
+    """Have a candidate construct its model with drawn parameters; returns the reference that has them.
+
+    Parameters of other names are found by the values of the constructor, so these come first.
+    """
+    used = drawn_parameters(reference, construct(reference.with_other_parameters()))
+    construct(used)
+    return used
 
 
 def replay(evidence: str) -> Finding:

@@ -10,7 +10,7 @@ import torch
 
 from kernelrl_judge.protocol.layouts import laid_out_as
 
-__all__ = ["cast", "cloned", "detached", "leaves", "mapped", "placed", "real", "reals", "same", "tensors"]
+__all__ = ["cast", "cloned", "detached", "leaves", "mapped", "placed", "real", "reals", "same", "tensors", "widened"]
 
 
 def mapped(value: Any, function: Callable[[torch.Tensor], torch.Tensor]) -> Any:
@@ -104,3 +104,10 @@ def leaves(first: Any, second: Any, third: Any, path: str = "") -> Iterator[tupl
             )
     else:
         yield path, first, second, third
+
+
+def widened(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor in double precision; integers as they are."""
+    if tensor.is_complex():
+        return tensor.to(torch.complex128)
+    return tensor.double() if tensor.is_floating_point() else tensor

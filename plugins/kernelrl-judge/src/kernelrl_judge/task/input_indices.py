@@ -7,7 +7,6 @@ __all__ = [
     "FIRST_TIMED",
     "LEARNED",
     "RESIZED",
-    "SPREAD",
     "WARM",
     "WEIGHED",
 ]
@@ -17,11 +16,9 @@ FIRST_TIMED = 1 << 20
 LEARNED = FIRST_TIMED - 2
 """By which something is found out about a task once; where two are compared, the other is the one before."""
 FIRST_STRESSED = FIRST_TIMED - 2
-"""Of the first part of the probe `stress`; that of each other part is the one before."""
+"""Of the first family of the probe `stress`; that of each other family is the one before."""
 WEIGHED = FIRST_TIMED - 3
 """By which it is found out what decides an output."""
-SPREAD = FIRST_TIMED - 6
-"""Of the random numbers of parameters of a larger spread."""
 RESIZED = FIRST_TIMED - 32
 """Of other sizes."""
 WARM = FIRST_TIMED - 128

@@ -1,14 +1,19 @@
 """Overlays of inputs: factors that make shortcuts fail which pass on inputs of one sign and size.
 
-Floating-point inputs are multiplied; what is zero stays zero, and integers stay as they are. The factors come from the
-generator that made the inputs, so they are equal for equal seeds.
+Floating-point inputs that are drawn are multiplied. Inputs with a structure and integers stay as they are
+(`kernelrl_judge.task.draws`). The factors come from the generator that made the inputs, so they are equal for equal
+seeds.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
+
+from kernelrl_judge.protocol.trees import mapped
+from kernelrl_judge.task.draws import Domain
 
 __all__ = ["OVERLAYS", "overlaid"]
 
@@ -19,15 +24,18 @@ _ROW_OCTAVES = 3.0
 """Rows are scaled by up to two to this power, up or down."""
 
 
-def overlaid(value: Any, kind: str) -> Any:
-    """Inputs under an overlay, in the structure they had."""
-    if isinstance(value, torch.Tensor):
-        return value.detach() * _factors(value, kind) if value.is_floating_point() else value
-    if isinstance(value, list | tuple):
-        return type(value)(overlaid(item, kind) for item in value)
-    if isinstance(value, dict):
-        return {key: overlaid(item, kind) for key, item in value.items()}
-    return value
+def overlaid(values: list[Any], kind: str, domains: Sequence[Domain]) -> list[Any]:
+    """The inputs of a call under an overlay.
+
+    Args:
+        domains: that of each tensor.
+    """
+    places = iter(domains)
+
+    def multiplied(tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.detach() * _factors(tensor, kind) if next(places).overlaid else tensor
+
+    return [mapped(value, multiplied) for value in values]
 
 
 def _factors(tensor: torch.Tensor, kind: str) -> torch.Tensor:

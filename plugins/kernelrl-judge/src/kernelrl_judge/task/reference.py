@@ -15,12 +15,12 @@ import torch
 from kernelrl_core.api.evaluators import EvaluationSettings
 from kernelrl_judge.protocol.attributes import version_of
 from kernelrl_judge.protocol.seeds import seed
-from kernelrl_judge.protocol.trees import cast, cloned, detached, placed, same, tensors
+from kernelrl_judge.protocol.trees import cast, cloned, detached, mapped, placed, same, tensors, widened
+from kernelrl_judge.task.domain import Domain, domains
 from kernelrl_judge.task.input_indices import FIRST_TIMED
 from kernelrl_judge.task.overlays import overlaid
 from kernelrl_judge.task.sizes import free_sizes
-from kernelrl_judge.task.source import TaskError, constructor_arguments, fitted_sizes, of_task, source_of
-from kernelrl_judge.task.stress_ranges import declared
+from kernelrl_judge.task.source import TaskError, constructor_arguments, fitted_sizes, of_task
 
 __all__ = ["Reference", "Trial"]
 
@@ -56,7 +56,7 @@ class Reference:
         self, module: types.ModuleType, task_id: str, settings: EvaluationSettings, device: str, init: str = "init"
     ) -> None:
         self._module = module
-        self._settings = settings
+        self.settings = settings
         self.sizes = fitted_sizes(module)
         """Sizes that were made smaller for the memory at hand, by name."""
         self._task_id = task_id
@@ -98,10 +98,14 @@ class Reference:
         other._seed = seed
         return other
 
+    def under_seed_of(self, other: Reference) -> Reference:
+        """This reference with the inputs of another reference's seed."""
+        return self.under(other._seed)
+
     def with_other_parameters(self) -> Reference:
         """A reference of the same task and seed whose constructor drew other parameters."""
         if "other" not in self.facts:
-            self.facts["other"] = Reference(self._module, self._task_id, self._settings, self.device, "other")
+            self.facts["other"] = Reference(self._module, self._task_id, self.settings, self.device, "other")
         found: Reference = self.facts["other"]
         return found.under(self._seed)
 
@@ -140,15 +144,28 @@ class Reference:
         try:
             return copy.deepcopy(self.model)
         except Exception:  # nothing but the module's own code runs here, and it may raise anything
-            other = Reference(self._module, self._task_id, self._settings, self.device, self._init)
+            other = Reference(self._module, self._task_id, self.settings, self.device, self._init)
             other.model.train(self.model.training)
             other.state = self.state
             other.restore()
             return other.model
 
-    def says(self, word: str) -> bool:
-        """Whether a word stands in the task's source."""
-        return word in source_of(self._module)
+    def exact(self, inputs: list[Any], index: int = 0) -> Any:
+        """The outputs in double precision; None where the module does not run in it, or no copy fits into memory."""
+        if "no_double" in self.facts:
+            return None
+        before = torch.get_default_dtype()
+        torch.set_default_dtype(torch.float64)
+        try:
+            found = self.in_double().expected([mapped(value, widened) for value in inputs], index)
+            return mapped(found, widened)
+        except torch.OutOfMemoryError:
+            return None
+        except TaskError as error:
+            self.facts["no_double"] = str(error)
+            return None
+        finally:
+            torch.set_default_dtype(before)
 
     def seed(self, index: int) -> None:
         """Seed the generators as for the inputs of an index."""
@@ -158,11 +175,19 @@ class Reference:
         """Fresh inputs on the device. Equal for equal seed, index and device."""
         return self.many_inputs(index, 1)[0]
 
-    def declared_ranges(self) -> list[tuple[int, int] | None] | None:
-        """The ranges of integers that inputs are drawn from (`kernelrl_judge.task.stress_ranges.declared`)."""
-        seed(self._number(0, 0), self.device)
-        with of_task(self._task_id, "get_inputs()"), torch.device(self.device):
-            return declared(self._module.get_inputs)
+    @property
+    def domains(self) -> list[Domain]:
+        """Domain of each input tensor.
+
+        Raises:
+            TaskError: the task declares a domain that is malformed.
+        """
+        if "domains" not in self.facts:
+            seed(self._number(0, 0), self.device)
+            with of_task(self._task_id, "get_inputs()"), torch.device(self.device):
+                self.facts["domains"] = domains(self._module, self._task_id, self._module.get_inputs)
+        found: list[Domain] = self.facts["domains"]
+        return found
 
     def resized_inputs(self, index: int) -> list[Any] | None:
         """Fresh inputs of other sizes, where sizes have names that only inputs depend on; otherwise None."""
@@ -178,6 +203,7 @@ class Reference:
 
     def many_inputs(self, index: int, count: int) -> list[list[Any]]:
         """Fresh inputs of several calls, drawn one after the other. Equal for equal seed, index, count and device."""
+        overlays = self.domains if self.settings.input_overlay != "none" else None
         seed(self._number(index, 0), self.device)
         # Drawing large inputs on the CPU would take longer than everything else. Those of trials are on the CPU where
         # others draw the same there.
@@ -185,8 +211,8 @@ class Reference:
         place = torch.device(self.device) if on_device else contextlib.nullcontext()
         with of_task(self._task_id, "get_inputs()"), place:
             made = [self._module.get_inputs() for _ in range(count)]
-            if self._settings.input_overlay != "none":
-                made = [overlaid(values, self._settings.input_overlay) for values in made]
+            if overlays is not None:
+                made = [overlaid(values, self.settings.input_overlay, overlays) for values in made]
         return [[cast(placed(value, self.device), self.dtype) for value in values] for values in made]
 
     def expected(self, inputs: list[Any], index: int = 0) -> Any:
@@ -239,15 +265,6 @@ class Reference:
         if restores:
             self.restore()
         return Trial(inputs, expected, left, state)
-
-    def state_after(self, calls: int) -> dict[str, torch.Tensor]:
-        """What so many calls in a row leave in parameters and buffers. Ends with what was constructed."""
-        try:
-            for index in range(calls):
-                self._called(self.inputs(index), index, effects=False, restores=False)
-            return {name: tensor.clone() for name, tensor in self.current().items()}
-        finally:
-            self.restore()
 
     def reads(self, name: str) -> bool:
         """Whether outputs depend on what a buffer held before the call."""

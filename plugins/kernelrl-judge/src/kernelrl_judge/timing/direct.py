@@ -38,8 +38,9 @@ from kernelrl_judge.protocol.values import encode_tree
 from kernelrl_judge.runner import host_memory
 from kernelrl_judge.runner.memory import Outputs
 from kernelrl_judge.runner.windows import window
-from kernelrl_judge.task.comparing import Tolerance, compare_bytes, compare_values
+from kernelrl_judge.task.comparing import Tolerance, compare_bytes
 from kernelrl_judge.task.input_indices import FIRST_TIMED
+from kernelrl_judge.task.precision import wrong_values
 from kernelrl_judge.task.reference import Reference
 from kernelrl_judge.timing.statistics import interval_of_ratio, settled, summarise
 
@@ -308,7 +309,7 @@ class DirectMeasurement:
         self._earlier = given[-1]
 
     def _check(self, want: Any, got: Any, given: list[list[Any]], index: int) -> None:
-        wrong = compare_values(want, got, self._limit)
+        wrong = wrong_values(self._reference, given[index], 0, want, got, self._limit)
         if wrong is None:
             return
         changed = [*self._reference.changed_state]

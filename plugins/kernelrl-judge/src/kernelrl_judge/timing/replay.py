@@ -11,7 +11,7 @@ import contextlib
 import random
 import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -21,13 +21,14 @@ from kernelrl_judge.peer import device_facts
 from kernelrl_judge.peer.replay import CandidateSession, NotRecorded, ReferenceSession
 from kernelrl_judge.probes.replayed import warm_inputs
 from kernelrl_judge.protocol.layouts import leaves_bytes
-from kernelrl_judge.protocol.trees import tensors
+from kernelrl_judge.protocol.trees import mapped, tensors
 from kernelrl_judge.replay.capture import Recorder
 from kernelrl_judge.replay.library import Library
 from kernelrl_judge.replay.slope import Window, clock_agrees, per_call_us, steady
 from kernelrl_judge.replay.slots import Slots, planned
-from kernelrl_judge.task.comparing import Tolerance, compare_values, tolerance
+from kernelrl_judge.task.comparing import Tolerance, tolerance
 from kernelrl_judge.task.input_indices import FIRST_TIMED
+from kernelrl_judge.task.precision import wrong_values
 from kernelrl_judge.task.reference import Reference
 from kernelrl_judge.timing.direct import Timing, WrongWindow
 from kernelrl_judge.timing.statistics import interval_of_ratio, settled, summarise
@@ -196,7 +197,7 @@ class ReplayMeasurement:
                 for side in sides:
                     made[side, graph] = (self._session if side == "candidate" else self._baseline).run(graph)
             with self._stage("comparison"):
-                self._compare(made["candidate", graph].calls)
+                self._compare(inputs, made["candidate", graph].calls)
         return (
             made["candidate", 0],
             made.get(("candidate", 1)),
@@ -210,25 +211,27 @@ class ReplayMeasurement:
         yield
         self._stages_s[name] = self._stages_s.get(name, 0.0) + time.perf_counter() - started
 
-    def _compare(self, calls: int) -> None:
+    def _compare(self, inputs: list[list[Any]], calls: int) -> None:
         """All outputs of the last window, against those of the reference's window on the same inputs."""
         assert self._baseline is not None
         # A copy made now: nothing that is written later counts.
-        got = self._session.outputs(calls)
+        got, want = self._session.outputs(calls), self._baseline.outputs(calls)
         step = max(1, _CHUNK_BYTES // max(1, leaves_bytes(self._reference.like)))
-        for place, (expected, actual) in enumerate(zip(self._baseline.outputs(calls), got, strict=True)):
-            for begin in range(0, calls, step):
-                rows = slice(begin, begin + step)
-                if _surely_close(expected[rows], actual[rows], self._limit):
-                    continue
-                for number in range(begin, min(calls, begin + step)):
-                    wrong = compare_values(expected[number], actual[number], self._limit, self._path(place))
-                    if wrong is not None:
-                        raise WrongWindow(wrong, changed=[*self._reference.changed_state])
+        for begin in range(0, calls, step):
+            rows = slice(begin, begin + step)
+            pairs = zip(want, got, strict=True)
+            if all(_surely_close(expected[rows], actual[rows], self._limit) for expected, actual in pairs):
+                continue
+            for number in range(begin, min(calls, begin + step)):
+                expected, actual = (self._output(outputs, number) for outputs in (want, got))
+                wrong = wrong_values(self._reference, inputs[number], 0, expected, actual, self._limit)
+                if wrong is not None:
+                    raise WrongWindow(wrong, changed=[*self._reference.changed_state])
 
-    def _path(self, place: int) -> str:
-        """Path of a tensor in an output."""
-        return "" if isinstance(self._reference.like, torch.Tensor) else f"[{place}]"
+    def _output(self, outputs: Iterable[torch.Tensor], number: int) -> Any:
+        """The output of a call, in the structure of the reference's."""
+        found = iter([tensor[number] for tensor in outputs])
+        return mapped(self._reference.like, lambda _: next(found))
 
 
 def slots_for(reference: Reference, call_us: float) -> Slots:

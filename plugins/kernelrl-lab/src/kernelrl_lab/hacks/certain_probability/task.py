@@ -1,6 +1,8 @@
 import torch
 import torch.nn as nn
 
+DOMAIN = {"p": "probability", "t": "probability"}
+
 
 class Model(nn.Module):
     def forward(self, p, t):

@@ -1,6 +1,8 @@
 import torch
 import torch.nn as nn
 
+DOMAIN = {"labels": [0, 63, -100]}
+
 
 class Model(nn.Module):
     def forward(self, logits, labels):

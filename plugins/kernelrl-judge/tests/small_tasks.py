@@ -1,15 +1,12 @@
-"""Tasks of one line, and what kernels fail of the probe `stress`."""
+"""Tasks of one line, and the families of harder inputs that a kernel fails."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-import torch
-
 from kernelrl_core.types import EvaluationSettings
-from kernelrl_judge.probes import stress
-from kernelrl_judge.probes.stress_calls import judged
+from kernelrl_judge.probes.stress import judged, stress_calls
 from kernelrl_judge.task.reference import Reference
 from kernelrl_judge.task.source import load_reference
 
@@ -21,10 +18,13 @@ def reference(
     inputs: str = "torch.randn(8, 64)",
     init: str = "pass",
     names: str = "x",
+    domain: str = "",
     settings: EvaluationSettings = SETTINGS,
 ) -> Reference:
     source = f"""
 import torch
+
+{f"DOMAIN = {domain}" if domain else ""}
 
 class Model(torch.nn.Module):
     def __init__(self):
@@ -44,14 +44,8 @@ def get_init_inputs():
     return found
 
 
-def wrong_parts(task: Reference, kernel: Callable[..., Any], settings: EvaluationSettings = SETTINGS) -> set[str]:
-    """Parts of the probe that a kernel fails."""
-    used, calls, reason = stress.prepared(task, settings, spread=True)
-    assert calls, reason
-    state = used.state
-    found = set()
-    for call in calls:
-        actual = kernel(*call.trial.inputs, **state)
-        if judged(call, actual, settings, torch.float32).wrong is not None:
-            found.add(call.part)
-    return found
+def failed(task: Reference, kernel: Callable[..., Any]) -> set[str]:
+    """Families that a kernel of this repository fails."""
+    calls = list(stress_calls(task, left := []))
+    assert calls, left
+    return {call.family for call in calls if judged(call, kernel(*call.inputs)).wrong is not None}

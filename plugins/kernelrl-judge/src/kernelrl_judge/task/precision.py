@@ -1,0 +1,105 @@
+"""Tolerance from the reference's own error, and the sign of factors with ten bits.
+
+A kernel that is off by more than the declared tolerance is compared with the reference in double precision. It may then
+be off by a small multiple of the largest error that the reference itself makes, within a multiple of the tolerance:
+long scans, sums and products are judged by the precision that PyTorch achieves.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import torch
+
+from kernelrl_core.api.evaluators import Mismatch
+from kernelrl_judge.protocol.trees import leaves, mapped, reals
+from kernelrl_judge.task.comparing import Tolerance, compare_values
+from kernelrl_judge.task.reference import Reference
+from kernelrl_judge.task.source import TaskError
+
+__all__ = ["TEN_BITS", "largest_error", "wrong_values"]
+
+ROUNDING = {torch.float64: 2.0**-53, torch.float32: 2.0**-24, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}
+"""Relative error of rounding, by dtype."""
+TEN_BITS = "ten_bits"
+"""`Mismatch.expected` of an error that factors of ten bits explain."""
+_EXPLAINED = 0.5
+"""Share of an error that is left where factors of ten bits explain it."""
+
+
+def largest_error(exact: torch.Tensor, own: torch.Tensor) -> float:
+    """Largest error of an output of the reference, without what rounding to its dtype costs."""
+    if not exact.is_floating_point() or not exact.numel():
+        return 0.0
+    error = (own.double() - exact).abs() - ROUNDING.get(own.dtype, 0.0) * exact.abs()
+    return max(0.0, float(error.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0).max()))
+
+
+def wrong_values(
+    reference: Reference, inputs: list[Any], index: int, expected: Any, actual: Any, limit: Tolerance
+) -> Mismatch | None:
+    """How outputs differ from those of the reference by more than the tolerance and the reference's own error allow.
+
+    Args:
+        index: of the random state of the call.
+        expected: the outputs of the reference.
+    """
+    wrong = compare_values(expected, actual, limit)
+    # Calls that change the state depend on the calls before them.
+    if wrong is None or wrong.kind != "values" or not limit.strict or reference.changed_state:
+        return wrong
+    exact = None
+    with contextlib.suppress(TaskError, torch.OutOfMemoryError):
+        exact = reference.exact(inputs, index)
+    if exact is None:
+        return wrong
+    pairs = leaves(*map(reals, (exact, expected, expected)))
+    own = max((largest_error(one, want) for _, one, want, _ in pairs if isinstance(one, torch.Tensor)), default=0.0)
+    if compare_values(exact, actual, attrs.evolve(limit, own_error=own)) is None:
+        return None
+    if reference.dtype is torch.float32 and _of_ten_bits(reference, inputs, index, exact, actual):
+        return attrs.evolve(wrong, expected=TEN_BITS)
+    return wrong
+
+
+def _of_ten_bits(reference: Reference, inputs: list[Any], index: int, exact: Any, actual: Any) -> bool:
+    """Whether factors that are rounded to ten bits explain most of the error of a kernel."""
+    before = _distance(exact, actual)
+    for narrow in (_nearest, _truncated):
+        with contextlib.suppress(TaskError, torch.OutOfMemoryError):
+            state = {name: narrow(tensor) for name, tensor in reference.state.items()}
+            narrowed = [mapped(value, narrow) for value in inputs]
+            found = reference.with_state(state).exact(narrowed, index)
+            if found is not None and before > 0 and _distance(found, actual) < _EXPLAINED * before:
+                return True
+    return False
+
+
+def _nearest(tensor: torch.Tensor) -> torch.Tensor:
+    return _with_bits(tensor, lambda bits: (bits + 0x1000) & ~0x1FFF)
+
+
+def _truncated(tensor: torch.Tensor) -> torch.Tensor:
+    return _with_bits(tensor, lambda bits: bits & ~0x1FFF)
+
+
+def _with_bits(tensor: torch.Tensor, change: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+    if tensor.dtype is not torch.float32:
+        return tensor
+    return change(tensor.contiguous().view(torch.int32)).view(torch.float32)
+
+
+def _distance(exact: Any, actual: Any) -> float:
+    """Root of the sum of the squared differences of all numbers."""
+    pairs = [(one, other) for _, one, other, _ in leaves(*map(reals, (exact, actual, actual)))]
+    return (
+        sum(
+            float((other.double().to(one.device) - one).square().sum())
+            for one, other in pairs
+            if isinstance(one, torch.Tensor) and one.is_floating_point()
+        )
+        ** 0.5
+    )

@@ -1,0 +1,86 @@
+"""Drawn values of parameters and running statistics."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from small_tasks import reference  # noqa: E402
+
+from kernelrl_judge.task.parameters import Matched, drawn_parameters, matched  # noqa: E402
+from kernelrl_judge.task.reference import Reference  # noqa: E402
+
+NORM = "self.norm = torch.nn.BatchNorm1d(64); self.eval()"
+
+
+def values(task: Reference, found: Matched | None = None) -> dict[str, torch.Tensor]:
+    return drawn_parameters(task, found or Matched()).state
+
+
+def test_affine_weights_biases_and_statistics_are_drawn_and_variances_stay_positive() -> None:
+    drawn = values(reference("return self.norm(x)", init=NORM))
+    for name in ("norm.weight", "norm.bias", "norm.running_mean", "norm.running_var"):
+        assert len(drawn[name].unique()) == 64
+    assert bool((drawn["norm.running_var"] > 0).all())
+    assert drawn["norm.num_batches_tracked"] == 0
+
+
+def test_an_adapter_of_zeros_gets_an_effect() -> None:
+    assert bool(
+        (values(reference("return x @ self.b", init="self.b = torch.nn.Parameter(torch.zeros(64, 8))"))["b"] != 0).all()
+    )
+
+
+def test_a_scale_keeps_its_size() -> None:
+    drawn = values(
+        reference(
+            "return x * self.s",
+            init="self.s = torch.nn.Parameter(3 * torch.randn(4096, 64)[:, 0])",
+            inputs="torch.randn(8, 4096)",
+        )
+    )
+    assert 2 < float(drawn["s"].std()) < 12
+
+
+def test_a_few_values_reach_a_bound_that_the_initial_ones_do_not() -> None:
+    task = reference("return x @ self.w.clamp(-0.5, 0.5)", init="self.w = torch.nn.Parameter(torch.randn(64, 64) / 16)")
+    assert float(values(task)["w"].abs().max()) > 0.6
+
+
+@pytest.mark.parametrize("buffer", ["torch.arange(64.0)", "torch.zeros(64, dtype=torch.long)", "torch.randn(64)"])
+def test_tables_and_integers_stay(buffer: str) -> None:
+    task = reference("return x + self.t", init=f"self.register_buffer('t', {buffer})")
+    other = task.with_other_parameters()
+    assert torch.equal(values(task)["t"], other.state["t"])
+
+
+def test_initial_values_stay_where_the_reference_is_not_finite() -> None:
+    task = reference("return x / (self.z * 0 + (self.z == 0))", init="self.z = torch.nn.Parameter(torch.zeros(64))")
+    assert bool((values(task)["z"] == 0).all())
+
+
+def test_a_parameter_that_the_candidate_lacks_is_as_its_constructor_draws_it() -> None:
+    init = "self.w = torch.nn.Parameter(torch.randn(64)); self.b = torch.nn.Parameter(torch.zeros(64))"
+    task = reference("return x * self.w + self.b", init=init)
+    drawn = values(task, Matched(frozenset({"w", "b"})))
+    assert torch.equal(drawn["w"], task.with_other_parameters().state["w"])
+    assert bool((drawn["b"] != 0).any())
+
+
+def test_a_parameter_without_visible_effect_is_drawn_for_a_candidate_that_lacks_it() -> None:
+    task = reference("return x + self.s", init="self.s = torch.nn.Parameter(1e-6 * torch.randn(64))")
+    assert float(values(task, Matched(frozenset({"s"})))["s"].abs().max()) > 0.05
+
+
+def test_parameters_that_cannot_be_distinguished_stay_equal() -> None:
+    init = "self.a = torch.nn.Parameter(torch.ones(64)); self.b = torch.nn.Parameter(torch.ones(64))"
+    task = reference("return x * self.a + self.b", init=init)
+    assert torch.equal(values(task, Matched(alike=True))["a"], values(task, Matched(alike=True))["b"])
+    assert not torch.equal(values(task)["a"], values(task)["b"])
+
+
+def test_a_note_that_is_malformed_matches_nothing() -> None:
+    task = reference("return self.norm(x)", init=NORM)
+    assert matched("all", task).lacking == task.state.keys()
+    assert matched({"names": ["norm.weight"], "renamed": 0}, task) == Matched(frozenset(task.state) - {"norm.weight"})

@@ -1,0 +1,72 @@
+"""The tolerance follows the reference's own error, and factors of ten bits are named."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from small_tasks import reference  # noqa: E402
+
+from kernelrl_core.api.evaluators import Mismatch  # noqa: E402
+from kernelrl_judge.probes import messages  # noqa: E402
+from kernelrl_judge.task.comparing import Tolerance, compare_values, tolerance  # noqa: E402
+from kernelrl_judge.task.precision import largest_error, wrong_values  # noqa: E402
+from kernelrl_judge.task.reference import Reference  # noqa: E402
+
+
+def wrong(task: Reference, actual: Any) -> Mismatch | None:
+    inputs = task.inputs(0)
+    return wrong_values(task, inputs, 0, task.expected(inputs, 0), actual, tolerance(task.settings))
+
+
+def test_four_times_the_own_error_is_allowed_within_sixteen_times_the_tolerance() -> None:
+    # expected 1: declared 1e-4 + 1e-4 = 2e-4, capped at 3.2e-3
+    want = torch.ones(4, dtype=torch.float64)
+    for own, allowed in ((1e-5, 2e-4), (1e-4, 4e-4), (1.0, 3.2e-3)):
+        limit = Tolerance(1e-4, 1e-4, strict=True, own_error=own)
+        assert compare_values(want, want + 0.99 * allowed, limit) is None
+        assert compare_values(want, want + 1.01 * allowed, limit) is not None
+
+
+def test_the_own_error_is_without_the_rounding_of_the_output() -> None:
+    exact = torch.tensor([1.0, 2.0], dtype=torch.float64)
+    assert largest_error(exact, torch.tensor([1.0, 2.0 + 2**-7], dtype=torch.bfloat16)) == 0.0
+    assert largest_error(exact, torch.tensor([1.0, 2.5])) == pytest.approx(0.5)
+
+
+def cancelling() -> Reference:
+    """A reference that is off by about 6e-4, as 1e4 has 2^-10 for its last bit in single precision."""
+    return reference("return (x + 1e4) - 1e4")
+
+
+def test_a_kernel_as_exact_as_the_reference_is_right() -> None:
+    task = cancelling()
+    assert compare_values(task.expected(task.inputs(0)), task.inputs(0)[0], tolerance(task.settings)) is not None
+    assert wrong(task, task.inputs(0)[0]) is None
+
+
+def test_garbage_is_wrong_where_the_reference_errs_by_much() -> None:
+    task = reference("return (x + 3e6) - 3e6")
+    assert wrong(task, torch.zeros(8, 64)) is not None
+    assert wrong(task, torch.randn(8, 64)) is not None
+
+
+@pytest.mark.parametrize("bits", [lambda b: b & ~0x1FFF, lambda b: (b + 0x1000) & ~0x1FFF])
+def test_factors_of_ten_bits_are_named(bits: Any) -> None:
+    task = reference("return x @ y", "torch.randn(32, 512), torch.randn(512, 32)", names="x, y")
+    narrow = [bits(tensor.view(torch.int32)).view(torch.float32) for tensor in task.inputs(0)]
+    found = wrong(task, narrow[0] @ narrow[1])
+    assert found is not None
+    assert 'input_precision="ieee"' in messages.incorrect(found)
+
+
+def test_no_other_error_is_taken_for_ten_bits() -> None:
+    task = reference("return x @ y", "torch.randn(32, 512), torch.randn(512, 32)", names="x, y")
+    x, y = task.inputs(0)
+    for actual in (x @ y + 0.01, (x.bfloat16() @ y.bfloat16()).float(), x @ y * 1.001):
+        found = wrong(task, actual)
+        assert found is not None
+        assert "TF32" not in messages.incorrect(found)
