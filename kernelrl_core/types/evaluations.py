@@ -62,7 +62,7 @@ class EvaluationSettings:
     """Halve input sizes of a task until the inputs of one call take at most 1/32 of the memory. A size that
     the model also uses is not changed."""
     excessive_speedup: float | None = attrs.field(default=10.0, validator=_above_0)
-    """Speedups above this are suspect. Null: no limit."""
+    """Speedups above this get the note `excessive_speedup`. Null: no limit."""
     probes: tuple[
         Literal[
             "addresses",

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define DEVICE_MEMORY 0x7f0000001000
+
 typedef void *Handle;
 static uint32_t *gate, expected;
 static uint64_t *stamps, launches;
@@ -60,9 +62,32 @@ int cuGraphGetNodes(Handle graph, Handle *nodes, size_t *count) {
   return 0;
 }
 int cuGraphNodeGetType(Handle one, int *type) { return *type = (char *)one - node == 3 ? 3 : 0, 0; }
+
+/* A structure with device memory behind a number, then a number alone. */
+static struct {
+  uint64_t number, memory;
+} structure = {0x7f0000002000, DEVICE_MEMORY};
+static float number = 1;
+static void *arguments[] = {&structure, &number};
+
 int cuGraphKernelNodeGetParams_v2(Handle one, void *params) {
+  struct {
+    Handle function;
+    unsigned grid[3], block[3], shared_bytes;
+    void **arguments;
+  } *found = params;
   memset(params, 0, 72);
-  return *(Handle *)params = one, 0;
+  found->function = one;
+  found->grid[0] = 2, found->grid[1] = 3, found->grid[2] = 1;
+  found->arguments = arguments;
+  return 0;
+}
+int cuFuncGetParamInfo(Handle function, size_t number, size_t *offset, size_t *bytes) {
+  (void)function, *offset = 0;
+  return *bytes = number ? 4 : sizeof structure, number > 1;
+}
+int cuKernelGetParamInfo(Handle kernel, size_t number, size_t *offset, size_t *bytes) {
+  return (void)kernel, (void)number, (void)offset, (void)bytes, 1;
 }
 int cuGraphMemcpyNodeGetParams(Handle one, void *params) { return (void)one, (void)params, 0; }
 int cuGraphInstantiateWithFlags(Handle *ready, Handle graph, unsigned long long flags) {
@@ -76,6 +101,9 @@ int cuGraphNodeSetEnabled(Handle ready, Handle one, unsigned on) {
   (void)ready;
   return enabled[(char *)one - node] = on, done();
 }
-int cuPointerGetAttribute(void *data, int attribute, uint64_t at) { return (void)data, (void)attribute, (void)at, 1; }
+int cuPointerGetAttribute(void *data, int attribute, uint64_t at) {
+  (void)attribute;
+  return *(unsigned *)data = 2, at != DEVICE_MEMORY;
+}
 int cuFuncGetName(const char **name, Handle function) { return *name = (char *)function == node ? "first" : "other", 0; }
 int cuKernelGetName(const char **name, Handle kernel) { return (void)kernel, *name = "kernel", 0; }

@@ -48,6 +48,17 @@ def test_a_kernel_as_exact_as_the_reference_is_right() -> None:
     assert wrong(task, task.inputs(0)[0]) is None
 
 
+def test_a_sum_that_happens_to_be_near_zero_has_the_scale_of_other_draws() -> None:
+    task = reference("return x.sum().reshape(1)")
+    index = next(index for index in range(10_000) if abs(float(task.expected(task.inputs(index), index))) < 0.05)
+    inputs = task.inputs(index)
+    expected = task.expected(inputs, index)
+    # declared for 0.05: at most 1e-5; for the usual scale of at least 1: 1e-4
+    for error, right in ((9e-5, True), (2e-4, False)):
+        found = wrong_values(task, inputs, index, expected, expected + error, tolerance(task.settings))
+        assert (found is None) == right
+
+
 def test_garbage_is_wrong_where_the_reference_errs_by_much() -> None:
     task = reference("return (x + 3e6) - 3e6")
     assert wrong(task, torch.zeros(8, 64)) is not None

@@ -143,6 +143,11 @@ def test_nodes_have_types_and_names(library: Library) -> None:
     ]
 
 
+def test_kernels_have_blocks_and_the_memory_of_their_arguments(library: Library) -> None:
+    found = library.nodes(1, 0, 1)[0]
+    assert (found.blocks, found.addresses) == (6, {0x7F0000001000})
+
+
 def test_a_capture_that_is_invalid_has_no_number_of_nodes(library: Library) -> None:
     # The substitute takes the stream for the status: 1 captures, 2 is invalid.
     assert (library.captured(1), library.captured(2), library.captured(0)) == (4, None, None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kernelrl_judge.replay.library import Node
-from kernelrl_judge.replay.nodes import kind_of, own_numbers, refused
+from kernelrl_judge.replay.nodes import kind_of, kinds, own_numbers, refused
 from kernelrl_judge.replay.slope import Window, clock_agrees, per_call_us, steady
 from kernelrl_judge.replay.slots import planned
 
@@ -121,6 +121,40 @@ TORCH = "/venv/lib/python3.12/site-packages/torch/lib/libtorch_cuda.so"
 )
 def test_the_file_that_brought_a_kernel_decides_whose_it_is(found: Node, kind: str) -> None:
     assert kind_of(found) == kind
+
+
+def on(name: str, *addresses: int, file: str = TORCH, blocks: int = 8) -> Node:
+    return Node("kernel", False, "runtime", name, file, blocks, frozenset(addresses))
+
+
+SUM = "at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::sum_functor<float>>>"
+INPUTS = [(1000, 2000)]
+
+
+@pytest.mark.parametrize(
+    ("last", "kind"),
+    [
+        (on(SUM, 2500, 2600), "glue"),
+        (on("at::native::vectorized_elementwise_kernel<4, DivFunctor>", 2500, blocks=1), "glue"),
+        (on("at::native::reduce_kernel<512, 1, MaxOps<float>>", 2500, blocks=1), "glue"),
+        (on(SUM, 1500, 2600), "library"),
+        (on(SUM, 2500, 1500), "library"),
+        (on(SUM, 2700, 2600), "library"),
+        (on("at::native::vectorized_elementwise_kernel<4, DivFunctor>", 2500, blocks=2), "library"),
+        (on("cublas_gemv", 2500, blocks=1), "library"),
+    ],
+    ids=["sum", "division", "maximum", "of an input", "beside an input", "of other memory", "large", "product"],
+)
+def test_a_library_may_finish_what_own_kernels_wrote(last: Node, kind: str) -> None:
+    own = on("partial_sums", 1000, 2500, file="/proc/self/fd/9")
+    assert kinds([own, last], INPUTS) == ["own", kind]
+
+
+def test_a_library_may_finish_in_several_steps() -> None:
+    own = on("partial_sums", 1000, 2500, file="/proc/self/fd/9")
+    steps = [on(SUM, 2500, 2600), on("elementwise_kernel", 2600, 2700, blocks=1)]
+    assert kinds([own, *steps], INPUTS) == ["own", "glue", "glue"]
+    assert kinds([*steps, own], INPUTS) == ["library", "library", "own"]
 
 
 def test_own_kernels_are_numbered_as_in_their_graph() -> None:

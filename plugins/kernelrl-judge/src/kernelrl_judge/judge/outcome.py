@@ -13,13 +13,13 @@ from kernelrl_core.api.evaluators import (
     Isolation,
     Mismatch,
     Outcome,
-    Severity,
 )
 from kernelrl_judge.peer.dialogue import CandidateFailed
 from kernelrl_judge.peer.process import DeadlinePassed, RunnerEnded
 from kernelrl_judge.peer.replay import ReplayFailed
 from kernelrl_judge.probes import messages
 from kernelrl_judge.protocol.failures import Failure, Stage
+from kernelrl_judge.protocol.findings import finding
 from kernelrl_judge.protocol.frames import ProtocolError
 from kernelrl_judge.timing.direct import WrongWindow
 
@@ -65,8 +65,8 @@ class Endings:
         except ReplayFailed as failed:
             return self.end(Outcome.RUNTIME_ERROR, messages.replay_failed(failed.code), detail=str(failed))
         except ProtocolError as error:
-            finding = Finding("protocol", Severity.HACK, f"forged or malformed answer: {error}", checker="judge")
-            return self.end(Outcome.HACKED, messages.forged(), findings=(finding,))
+            reported = finding("protocol", f"forged or malformed answer: {error}")
+            return self.end(Outcome.HACKED, messages.forged(), findings=(reported,))
 
     def wrong(self, wrong: Mismatch, finding: Finding | None, *, other_parameters: bool = False) -> Evaluation:
         """An output is wrong, for a reason that is a hack where there is a finding."""

@@ -17,8 +17,6 @@ from kernelrl_core.api.evaluators import (
     DeviceLease,
     Evaluation,
     EvaluationRequest,
-    Finding,
-    Severity,
 )
 from kernelrl_judge.build.lexing import Unreadable
 from kernelrl_judge.build.service import BuildService, BuildUnavailable
@@ -31,6 +29,7 @@ from kernelrl_judge.peer.process import Runner
 from kernelrl_judge.peer.replay import NotRecorded
 from kernelrl_judge.probes import messages, no_op
 from kernelrl_judge.protocol.device_memory import DeviceMemoryError
+from kernelrl_judge.protocol.findings import finding
 from kernelrl_judge.protocol.frames import FrameKind, ProtocolError
 from kernelrl_judge.protocol.modes import UNTIMED
 from kernelrl_judge.protocol.out_of_memory import lacks_device_memory
@@ -218,9 +217,9 @@ class Bench:
         if why.of_reference:
             return attrs.evolve(evaluation, profile={**evaluation.profile, "timing_is_eager": why.reason}), again
         place = f"candidate.py:{why.line}: " if why.line else ""
-        finding = Finding("not_recorded", Severity.NOTE, f"{place}{why.reason}", checker="judge")
-        not_timed = f"not_recorded: {finding.evidence}" if request.settings.timing and evaluation.correct else ""
-        return attrs.evolve(evaluation, not_timed=not_timed, findings=(*evaluation.findings, finding)), again
+        reported = finding("not_recorded", f"{place}{why.reason}")
+        not_timed = f"not_recorded: {reported.evidence}" if request.settings.timing and evaluation.correct else ""
+        return attrs.evolve(evaluation, not_timed=not_timed, findings=(*evaluation.findings, reported)), again
 
     def _without_kernels(
         self, request: EvaluationRequest, evaluation: Evaluation, judge: Callable[[EvaluationRequest], Evaluation]

@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 
-from kernelrl_core.api.evaluators import Finding, Mismatch, Severity
+from kernelrl_core.api.evaluators import Finding, Mismatch
+from kernelrl_judge.protocol.findings import finding
 from kernelrl_judge.protocol.trees import leaves
 from kernelrl_judge.task.comparing import Tolerance, compare_bytes, compare_values
 from kernelrl_judge.task.reference import Reference, Trial
@@ -71,4 +72,4 @@ def lacking_state(
     if not lacking:
         return ()
     evidence = f"the reference's calls change its state, {', '.join(lacking[:4])}, which the kernel has not"
-    return (Finding("effects", Severity.SUSPECT, evidence, checker="judge"),)
+    return (finding("effects", evidence),)

@@ -17,8 +17,9 @@ from typing import Any
 import attrs
 import torch
 
-from kernelrl_core.api.evaluators import Evaluation, EvaluationRequest, Finding, Outcome, Severity
+from kernelrl_core.api.evaluators import Evaluation, EvaluationRequest, Outcome, Severity
 from kernelrl_judge.probes import messages
+from kernelrl_judge.protocol.findings import finding
 from kernelrl_judge.task.reference import Trial
 
 __all__ = ["comes_by_itself", "concluded", "probe_request", "why_not"]
@@ -76,15 +77,15 @@ def concluded(request: EvaluationRequest, evaluation: Evaluation, without: Evalu
     other = _OTHER_WAYS.search(request.source) if evaluation.provenance["mode"] == "gpu" else None
     if other is not None:
         evidence += f"; kernels may have been launched through {other.group()}"
-        finding = Finding("decoy_kernels", Severity.SUSPECT, evidence, checker="judge")
-        return attrs.evolve(evaluation, findings=(*evaluation.findings, finding), profile=profile)
-    finding = Finding("decoy_kernels", Severity.HACK, evidence, checker="judge")
+        reported = finding("decoy_kernels", evidence, severity=Severity.SUSPECT)
+        return attrs.evolve(evaluation, findings=(*evaluation.findings, reported), profile=profile)
+    reported = finding("decoy_kernels", evidence)
     return attrs.evolve(
         evaluation,
         outcome=Outcome.HACKED,
-        message=messages.hacked(finding),
+        message=messages.hacked(reported),
         detail=f"{evaluation.detail}\n{evidence}".strip(),
-        findings=(*evaluation.findings, finding),
+        findings=(*evaluation.findings, reported),
         profile=profile,
     )
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from kernelrl_core.api.evaluators import Finding, Severity
+from kernelrl_core.api.evaluators import Finding
 from kernelrl_judge.peer.replay import CandidateSession
 from kernelrl_judge.probes.no_op import comes_by_itself
+from kernelrl_judge.protocol.findings import finding
 from kernelrl_judge.task.comparing import Tolerance, compare_values
 from kernelrl_judge.task.reference import Trial
 
@@ -65,4 +66,4 @@ def ownership(
         return facts, ()
     named = ", ".join([name for name, kind, _ in session.nodes if kind == "own"][:4])
     evidence = f"the output is right although {named} did not run"
-    return facts, (Finding("decoy_kernels", Severity.HACK, evidence, checker="judge"),)
+    return facts, (finding("decoy_kernels", evidence),)

@@ -17,12 +17,13 @@ import attrs
 import torch
 from torch.overrides import TorchFunctionMode
 
-from kernelrl_core.api.evaluators import EvaluationSettings, Finding, Mismatch, Severity
+from kernelrl_core.api.evaluators import EvaluationSettings, Finding, Mismatch
 from kernelrl_judge.peer.dialogue import CandidateFailed, Dialogue
 from kernelrl_judge.peer.process import DeadlinePassed, Runner, RunnerEnded
 from kernelrl_judge.probes import messages
 from kernelrl_judge.probes.families import FAMILIES, VARIANTS, harder, nudged
 from kernelrl_judge.protocol.device_memory import give_back_spare
+from kernelrl_judge.protocol.findings import finding
 from kernelrl_judge.protocol.layouts import leaves_bytes
 from kernelrl_judge.protocol.trees import leaves, reals, tensors
 from kernelrl_judge.task.comparing import Tolerance, compare_values, tolerance
@@ -299,7 +300,7 @@ class StressTrials:
             words += f" ({FAMILIES[family]})" if family in FAMILIES else ""
             if rule in self._settings.probes:
                 evidence = f"right in every trial, wrong on {words}: {wrong}"
-                yield Finding(rule, Severity.SUSPECT, evidence, checker="judge")
+                yield finding(rule, evidence)
             return
         most = _MOST_RATIO.get(self._settings.min_precision)
         if most is not None and self._settings.precision == "fp32" and ratio is not None and ratio > most:
@@ -307,4 +308,4 @@ class StressTrials:
                 f"errors {ratio:.3g} times those of the reference against double precision: more than "
                 f"{self._settings.min_precision} explains"
             )
-            yield Finding("low_precision", Severity.SUSPECT, evidence, checker="judge")
+            yield finding("low_precision", evidence)

@@ -18,13 +18,14 @@ from typing import Any
 
 import attrs
 
-from kernelrl_core.api.evaluators import EvaluationSettings, Finding, Mismatch, Severity
+from kernelrl_core.api.evaluators import EvaluationSettings, Finding, Mismatch
 from kernelrl_judge.peer.computing import computing
 from kernelrl_judge.peer.memory import Exchange
 from kernelrl_judge.peer.process import Runner
 from kernelrl_judge.probes.effects import described_tensors, lacking_state, wrong_inputs, wrong_state
 from kernelrl_judge.probes.stress import Judged, StressCall, judged
 from kernelrl_judge.protocol import frames
+from kernelrl_judge.protocol.findings import finding
 from kernelrl_judge.protocol.frames import FrameKind
 from kernelrl_judge.protocol.layouts import leaves_bytes
 from kernelrl_judge.protocol.trees import tensors
@@ -255,4 +256,4 @@ def with_drawn(reference: Reference, construct: Callable[[Reference], Matched]) 
 
 def replay(evidence: str) -> Finding:
     """The finding that an output was looked up."""
-    return Finding("replay", Severity.HACK, evidence, checker="judge")
+    return finding("replay", evidence)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kernelrl_core.api.evaluators import Finding, Rule, Severity
 
-__all__ = ["RULES", "found"]
+__all__ = ["RULES", "finding"]
 
 RULES = (
     Rule(
@@ -85,12 +85,12 @@ RULES = (
     ),
     Rule(
         "excessive_speedup",
-        Severity.SUSPECT,
-        "Explain a speedup above `evaluation.excessive_speedup`.",
-        "Such a speedup is rare; a reader should look at the kernel.",
+        Severity.NOTE,
+        "A speedup above `evaluation.excessive_speedup` is worth a look.",
+        "Such a speedup is rare. It is possible where the reference launches many small kernels.",
         example="A task with 1000 separate operators, fused into one kernel.",
         look_alike="The same: set `evaluation.excessive_speedup` higher for tasks of this kind.",
-        misses="Hacks with a small gain.",
+        misses="Hacks with a small gain. Nothing is decided from it; `faster_than_memory` finds impossible times.",
     ),
     Rule(
         "not_recorded",
@@ -107,7 +107,7 @@ RULES = (
 _BY_ID = {rule.id: rule for rule in RULES}
 
 
-def found(rule: str, evidence: str, *, severity: Severity | None = None) -> Finding:
+def finding(rule: str, evidence: str, *, severity: Severity | None = None) -> Finding:
     """A finding of the judge.
 
     Args:

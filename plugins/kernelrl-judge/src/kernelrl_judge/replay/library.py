@@ -95,6 +95,9 @@ class _Node(ctypes.Structure):
         ("type", ctypes.c_int),
         ("on_host", ctypes.c_int),
         ("launched_by", ctypes.c_int),
+        ("blocks", ctypes.c_int),
+        ("n_addresses", ctypes.c_int),
+        ("addresses", ctypes.c_uint64 * 24),
         ("name", ctypes.c_char * 1024),
         ("file", ctypes.c_char * 160),
     )
@@ -114,6 +117,10 @@ class Node:
     """Symbol of a kernel."""
     file: str
     """File that registered a kernel with the runtime; empty where that is not known."""
+    blocks: int = 0
+    """Of a kernel's grid."""
+    addresses: frozenset[int] = frozenset()
+    """Device memory that a kernel's arguments point at."""
 
 
 _LAUNCHED_BY = ("driver", "runtime", "other")
@@ -219,6 +226,8 @@ class Library:
                 _LAUNCHED_BY[node.launched_by],
                 node.name.decode("utf-8", "replace"),
                 node.file.decode("utf-8", "replace"),
+                node.blocks,
+                frozenset(node.addresses[: node.n_addresses]),
             )
             for node in found[: end - begin]
         ]

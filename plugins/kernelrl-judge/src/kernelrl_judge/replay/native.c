@@ -67,6 +67,8 @@ typedef struct {
   F(cuGraphNodeSetEnabled, (Handle, Handle, unsigned))                                                \
   F(cuPointerGetAttribute, (void *, int, uint64_t))                                                   \
   F(cuFuncGetName, (const char **, Handle))                                                           \
+  F(cuFuncGetParamInfo, (Handle, size_t, size_t *, size_t *))                                         \
+  F(cuKernelGetParamInfo, (Handle, size_t, size_t *, size_t *))                                       \
   F(cuKernelGetName, (const char **, Handle))
 
 #define DECLARE(name, arguments) static Result(*name) arguments;
@@ -194,8 +196,11 @@ int krl_captured(Handle stream) {
   return (int)count;
 }
 
+enum { MAX_ADDRESSES = 24 };
+
 typedef struct {
-  int type, on_host, launched_by;
+  int type, on_host, launched_by, blocks, n_addresses;
+  uint64_t addresses[MAX_ADDRESSES];
   char name[1024], file[160];
 } Node;
 
@@ -206,6 +211,27 @@ static int host_side(const CopySide *side) {
   if (side->type != MEMORY_UNIFIED) return 0;
   unsigned type = 0;
   return cuPointerGetAttribute(&type, POINTER_MEMORY_TYPE, side->device) || type != MEMORY_DEVICE;
+}
+
+/* Addresses of device memory among the words of an argument. */
+static void find_addresses(const char *argument, size_t bytes, Node *found) {
+  for (size_t at = 0; at + 8 <= bytes && found->n_addresses < MAX_ADDRESSES; at += 8) {
+    uint64_t word;
+    unsigned type = 0;
+    memcpy(&word, argument + at, 8);
+    if (word >> 32 && !(word >> 56) && !cuPointerGetAttribute(&type, POINTER_MEMORY_TYPE, word) && type == MEMORY_DEVICE)
+      found->addresses[found->n_addresses++] = word;
+  }
+}
+
+static void describe_arguments(const KernelNode *params, Node *found) {
+  size_t offset, bytes;
+  for (size_t i = 0; params->params; i++) {
+    Result code = params->kern ? cuKernelGetParamInfo(params->kern, i, &offset, &bytes)
+                               : cuFuncGetParamInfo(params->func, i, &offset, &bytes);
+    if (code) return;
+    find_addresses(params->params[i], bytes, found);
+  }
 }
 
 static void describe_kernel(Handle node, Node *found) {
@@ -220,6 +246,9 @@ static void describe_kernel(Handle node, Node *found) {
   RuntimeKernelNode seen = {0};
   Dl_info where;
   found->launched_by = params.kern ? BY_OTHER_RUNTIME : BY_DRIVER;
+  unsigned long long blocks = (unsigned long long)params.grid[0] * params.grid[1] * params.grid[2];
+  found->blocks = blocks < 1 << 30 ? (int)blocks : 1 << 30;
+  describe_arguments(&params, found);
   if (!params.kern || !runtime_params || !runtime_last_error) return;
   if (runtime_params(node, &seen)) {
     runtime_last_error(); /* Whoever asks for it next would take it for their own. */

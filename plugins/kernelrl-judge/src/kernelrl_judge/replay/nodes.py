@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from kernelrl_judge.replay.library import Node
 
-__all__ = ["ALLOWED", "kind_of", "own_numbers", "refused"]
+__all__ = ["ALLOWED", "kind_of", "kinds", "own_numbers", "refused"]
 
 ALLOWED = frozenset({"kernel", "memcpy", "memset", "event wait", "event record", "alloc", "free", "empty", "child"})
 """Types of nodes that can be replayed on new inputs."""
@@ -24,6 +24,9 @@ _GLUE = re.compile(
     r"|copy_device_to_device"
 )
 
+_SUM = re.compile(r"reduce_kernel.*(?:sum_functor|MeanOps)")
+_SMALL = re.compile(r"reduce_kernel|elementwise_kernel")
+
 
 def kind_of(node: Node) -> str:
     """`own`, `library` or `glue`; other types than kernels move or fill memory and are glue."""
@@ -34,6 +37,33 @@ def kind_of(node: Node) -> str:
     if node.launched_by == "other" or _LIBRARY_FILE.search(node.file):
         return "glue" if _GLUE.search(node.name) else "library"
     return "own"
+
+
+def kinds(nodes: Sequence[Node], given: Sequence[tuple[int, int]]) -> list[str]:
+    """Kind of each node, in the order of their capture.
+
+    A library kernel that finishes the work of own kernels is glue: a sum or mean, or an elementwise kernel or reduction
+    of one block, of memory that an own kernel has, and of no input and no parameter.
+
+    Args:
+        given: address ranges of inputs and parameters, [begin, end).
+    """
+    found: list[str] = []
+    of_kernels: set[int] = set()
+    for node in nodes:
+        kind = kind_of(node)
+        if kind == "library" and _finishes(node) and not of_kernels.isdisjoint(node.addresses):
+            if not any(begin <= address < end for address in node.addresses for begin, end in given):
+                kind = "glue"
+                of_kernels |= node.addresses
+        elif kind == "own":
+            of_kernels |= node.addresses
+        found.append(kind)
+    return found
+
+
+def _finishes(node: Node) -> bool:
+    return bool(_SUM.search(node.name) or (node.blocks == 1 and _SMALL.search(node.name)))
 
 
 def own_numbers(nodes: Sequence[Node], first: int) -> tuple[int, ...]:

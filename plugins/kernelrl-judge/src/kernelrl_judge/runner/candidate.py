@@ -103,7 +103,10 @@ class Candidate:
                         if tensor.is_floating_point():
                             tensor.data = tensor.data.to(dtype)
             state = self.inputs.values(order["state"], self.device)
-            return model, self.state.give(model, state)
+            note = self.state.give(model, state)
+            # The judge overwrites the shared memory that the state is copied from.
+            self.wait()
+            return model, note
 
         self.model, note = self.dialogue.attempt(Stage.CONSTRUCT, make)
         self.dialogue.answer(FrameKind.READY, note)

@@ -24,6 +24,7 @@ from kernelrl_judge.replay.capture import Captured, NotCaptured, Recorder, stora
 from kernelrl_judge.replay.library import DriverError, Library
 from kernelrl_judge.runner.candidate import Candidate
 from kernelrl_judge.runner.memory import Originals, tensors
+from kernelrl_judge.runner.state import named_tensors
 
 __all__ = ["CandidateRecorder"]
 
@@ -118,7 +119,7 @@ class CandidateRecorder:
             return
         facts = {
             "outputs": [described[number] for number in sorted(described)],
-            "nodes": _counted(self._kept[-1]),
+            "nodes": _counted(self._kept[-1], self._given(slots)),
             "state": sorted(state),
         }
         dialogue.answer(FrameKind.RECORDED, facts)
@@ -134,6 +135,10 @@ class CandidateRecorder:
         if not self._library.serve(stream.fileno(), kinds, recorder.stream.cuda_stream, recorder.gate_at, recordings):
             # The judge is gone.
             raise SystemExit
+
+    def _given(self, slots: Any) -> list[tuple[int, int]]:
+        """Address ranges of inputs and of the model's tensors."""
+        return [storage_range(tensor) for tensor in (*tensors(slots), *named_tensors(self._candidate.model).values())]
 
     def _places(self, trees: Any) -> dict[str, Any]:
         found = self._candidate.outputs.places([*trees.values()])
@@ -238,10 +243,10 @@ def _demangled(symbol: str) -> str:
     return text.removeprefix("void ").partition("(")[0] or symbol
 
 
-def _counted(made: Captured) -> list[list[Any]]:
+def _counted(made: Captured, given: list[tuple[int, int]]) -> list[list[Any]]:
     """Names of kernels with their kind and number of launches in all calls."""
     found: dict[tuple[str, str], int] = {}
-    for node in made.nodes:
-        key = (_demangled(node.name) or node.type, nodes.kind_of(node))
+    for node, kind in zip(made.nodes, nodes.kinds(made.nodes, given), strict=True):
+        key = (_demangled(node.name) or node.type, kind)
         found[key] = found.get(key, 0) + 1
     return [[name, kind, count] for (name, kind), count in found.items()][:256]

@@ -12,6 +12,7 @@ device must be equal.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
@@ -20,7 +21,7 @@ import torch
 from kernelrl_core.api.evaluators import EvaluationSettings, Mismatch
 from kernelrl_judge.protocol.values import TensorLeaf
 
-__all__ = ["Tolerance", "compare_bytes", "compare_described", "compare_values", "tolerance"]
+__all__ = ["Tolerance", "compare_bytes", "compare_described", "compare_values", "root_mean_square", "tolerance"]
 
 OWN_ERRORS = 4.0
 """A kernel may be off by so many times the error of the reference: sums in another order."""
@@ -44,6 +45,8 @@ class Tolerance:
     own_error: float = 0.0
     """Largest error of the reference itself. Up to `OWN_ERRORS` times it is allowed, within `MOST_LOOSENED` times the
     other two parts."""
+    scales: Mapping[str, float] = attrs.field(factory=dict)
+    """Usual root mean square of an output, by its path. An output that happens to be near zero has this scale."""
 
 
 def tolerance(settings: EvaluationSettings) -> Tolerance:
@@ -142,11 +145,11 @@ def _compare_tensor(expected: torch.Tensor, actual: torch.Tensor, limit: Toleran
         expected, actual = torch.view_as_real(expected), torch.view_as_real(actual)
     if expected.numel() > _CHUNK:
         return _compare_in_chunks(expected.reshape(-1), actual.reshape(-1), limit, path)
-    return _compare_block(expected, actual, limit, _scale(expected, limit), path)
+    return _compare_block(expected, actual, limit, _scale(expected, limit, path), path)
 
 
 def _compare_in_chunks(expected: torch.Tensor, actual: torch.Tensor, limit: Tolerance, path: str) -> Mismatch | None:
-    scale = _scale(expected, limit)
+    scale = _scale(expected, limit, path)
     found: list[tuple[int, Mismatch | None]] = [
         (len(want), _compare_block(want, got, limit, scale, path))
         for want, got in zip(expected.split(_CHUNK), actual.split(_CHUNK), strict=True)
@@ -164,10 +167,15 @@ def _compare_in_chunks(expected: torch.Tensor, actual: torch.Tensor, limit: Tole
     )
 
 
-def _scale(expected: torch.Tensor, limit: Tolerance) -> float:
+def _scale(expected: torch.Tensor, limit: Tolerance, path: str) -> float:
     """What the absolute tolerance is multiplied by: the root mean square of the finite elements, at most 1."""
     if not limit.strict or not expected.is_floating_point():
         return 1.0
+    return max(min(1.0, max(root_mean_square(expected), limit.scales.get(path, 0.0))), _SMALLEST_SCALE)
+
+
+def root_mean_square(expected: torch.Tensor) -> float:
+    """Of the finite elements; 1 where there are none."""
     squares, count = 0.0, 0
     for part in expected.reshape(-1).split(_CHUNK):
         norm = float(torch.linalg.vector_norm(part, dtype=torch.float64))
@@ -177,7 +185,7 @@ def _scale(expected: torch.Tensor, limit: Tolerance) -> float:
         finite = torch.isfinite(part)
         squares += float(torch.where(finite, part.double(), 0.0).square().sum())
         count += int(finite.sum())
-    return max(min(1.0, (squares / count) ** 0.5), _SMALLEST_SCALE) if count else 1.0
+    return (squares / count) ** 0.5 if count else 1.0
 
 
 def _compare_block(

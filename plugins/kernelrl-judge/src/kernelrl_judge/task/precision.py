@@ -16,7 +16,8 @@ import torch
 
 from kernelrl_core.api.evaluators import Mismatch
 from kernelrl_judge.protocol.trees import leaves, mapped, reals
-from kernelrl_judge.task.comparing import Tolerance, compare_values
+from kernelrl_judge.task.comparing import Tolerance, compare_values, root_mean_square
+from kernelrl_judge.task.input_indices import LEARNED
 from kernelrl_judge.task.reference import Reference
 from kernelrl_judge.task.source import TaskError
 
@@ -26,6 +27,7 @@ ROUNDING = {torch.float64: 2.0**-53, torch.float32: 2.0**-24, torch.float16: 2.0
 """Relative error of rounding, by dtype."""
 TEN_BITS = "ten_bits"
 """`Mismatch.expected` of an error that factors of ten bits explain."""
+_DRAWS = 8
 _EXPLAINED = 0.5
 """Share of an error that is left where factors of ten bits explain it."""
 
@@ -58,11 +60,27 @@ def wrong_values(
         return wrong
     pairs = leaves(*map(reals, (exact, expected, expected)))
     own = max((largest_error(one, want) for _, one, want, _ in pairs if isinstance(one, torch.Tensor)), default=0.0)
-    if compare_values(exact, actual, attrs.evolve(limit, own_error=own)) is None:
+    allowed = attrs.evolve(limit, own_error=own, scales=_usual_scales(reference))
+    if compare_values(exact, actual, allowed) is None:
         return None
     if reference.dtype is torch.float32 and _of_ten_bits(reference, inputs, index, exact, actual):
         return attrs.evolve(wrong, expected=TEN_BITS)
     return wrong
+
+
+def _usual_scales(reference: Reference) -> dict[str, float]:
+    """Root mean square of each output over several draws of the inputs, by its path: a sum may cancel in one draw."""
+    if "usual_scales" not in reference.facts:
+        squares: dict[str, float] = {}
+        with contextlib.suppress(TaskError, torch.OutOfMemoryError):
+            for index in range(LEARNED - _DRAWS, LEARNED):
+                found = reals(reference.expected(reference.inputs(index), index))
+                for path, output, _, _ in leaves(found, found, found):
+                    if isinstance(output, torch.Tensor) and output.is_floating_point():
+                        squares[path] = squares.get(path, 0.0) + root_mean_square(output) ** 2 / _DRAWS
+        reference.facts["usual_scales"] = {path: square**0.5 for path, square in squares.items()}
+    scales: dict[str, float] = reference.facts["usual_scales"]
+    return scales
 
 
 def _of_ten_bits(reference: Reference, inputs: list[Any], index: int, exact: Any, actual: Any) -> bool:

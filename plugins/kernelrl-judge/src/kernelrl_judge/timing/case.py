@@ -8,11 +8,12 @@ from typing import Any, Protocol
 import attrs
 
 from kernelrl_core.api.config import cache_directory
-from kernelrl_core.api.evaluators import Evaluation, EvaluationRequest, Finding, Severity
+from kernelrl_core.api.evaluators import Evaluation, EvaluationRequest
 from kernelrl_judge.peer import device_facts
 from kernelrl_judge.peer.dialogue import Dialogue
 from kernelrl_judge.peer.memory import Exchange
 from kernelrl_judge.peer.process import Runner
+from kernelrl_judge.protocol.findings import finding
 from kernelrl_judge.runner import host_memory
 from kernelrl_judge.task.comparing import tolerance
 from kernelrl_judge.task.reference import Reference
@@ -92,7 +93,7 @@ class CaseTiming:
         limit = self._settings.excessive_speedup
         if limit is not None and found.speedup > limit:
             evidence = f"a speedup of {found.speedup:.1f}, above {limit:g}"
-            findings.append(Finding("excessive_speedup", Severity.SUSPECT, evidence, checker="judge"))
+            findings.append(finding("excessive_speedup", evidence))
         baseline, speedup, interval = self._against_baseline(found)
         self._profile["timing"] = found.telemetry
         line = self._profile["roofline"] = roofline(reference, found.runtime.median_us, ceilings)

@@ -26,11 +26,12 @@ from typing import Any
 import attrs
 import torch
 
-from kernelrl_core.api.evaluators import Finding, Mismatch, RuntimeStatistics, Severity
+from kernelrl_core.api.evaluators import Finding, Mismatch, RuntimeStatistics
 from kernelrl_judge.peer.memory import ArenaExchange, Exchange
 from kernelrl_judge.peer.process import Runner
 from kernelrl_judge.probes.values import is_replay, replay
 from kernelrl_judge.protocol import frames
+from kernelrl_judge.protocol.findings import finding
 from kernelrl_judge.protocol.frames import FrameKind
 from kernelrl_judge.protocol.layouts import leaves_bytes, places
 from kernelrl_judge.protocol.trees import mapped, tensors
@@ -278,7 +279,7 @@ class DirectMeasurement:
             changed = compare_bytes(found[place], again)
             if changed is not None:
                 evidence = "an output of a timed call changed after the window had ended"
-                raise WrongWindow(changed, Finding("late_write", Severity.HACK, evidence, checker="judge"))
+                raise WrongWindow(changed, finding("late_write", evidence))
         return spent_s, found
 
     def _baseline_window(self, inputs: list[list[Any]]) -> tuple[float, list[Any]]:
