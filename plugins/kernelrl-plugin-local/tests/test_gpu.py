@@ -20,9 +20,9 @@ from kernelrl_core.interfaces.requirements import gpu_vendors
 from kernelrl_core.storage import cache_directory
 from kernelrl_core.types import Evaluation, EvaluationRequest, EvaluationSettings, Outcome, sha256_text
 from kernelrl_core.version import API_VERSION
+from kernelrl_judge.client.lanes import visible_gpus
 from kernelrl_plugin_local.config import LocalConfig
 from kernelrl_plugin_local.evaluator import LocalEvaluator
-from kernelrl_plugin_local.lanes import visible_gpus
 
 pytestmark = [
     pytest.mark.gpu,

@@ -14,9 +14,8 @@ import pytest
 
 from kernelrl_core.errors import InfrastructureError
 from kernelrl_core.types import Outcome
-from kernelrl_judge.client import worker
+from kernelrl_judge.client import lanes, worker
 from kernelrl_judge.client.worker import JudgeDied, JudgeWorker
-from kernelrl_plugin_local import lanes
 from kernelrl_plugin_local.config import LocalConfig
 from kernelrl_plugin_local.evaluator import LocalEvaluator
 

@@ -1,251 +1,50 @@
-"""The evaluator `local`: judge processes for the CPU and for each GPU of this machine."""
+"""The evaluator `local`: judges on this machine."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import functools
-import importlib
-import logging
-import os
-import time
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
-import attrs
-
-from kernelrl_core.api import API_VERSION
-from kernelrl_core.api.components import Use, registry
-from kernelrl_core.api.config import cache_directory
-from kernelrl_core.api.errors import InfrastructureError, MissingPrerequisite
 from kernelrl_core.api.evaluators import (
     Evaluation,
     EvaluationRequest,
     EvaluationSettings,
     Evaluator,
-    Outcome,
     Task,
     TaskAudit,
-    sha256_text,
 )
-from kernelrl_judge.build.survey import precompiled_headers
-from kernelrl_judge.client.auditor import Auditor
-from kernelrl_judge.client.worker import JudgeDied
-from kernelrl_judge.isolation import cpus
+from kernelrl_judge.client.pool import JudgePool
 from kernelrl_judge.protocol.findings import RULES
-from kernelrl_judge.protocol.modes import UNTIMED
 from kernelrl_plugin_local.config import LocalConfig
-from kernelrl_plugin_local.lanes import Lanes, visible_gpus
-
-if TYPE_CHECKING:
-    from kernelrl_judge.build.service import BuildService
 
 __all__ = ["LocalEvaluator"]
 
-logger = logging.getLogger(__name__)
-
-_ENDED_TWICE = "The process that evaluates the kernel ended twice with it, and does not with other kernels."
-
-
-_MOST_GPU_WORKERS = 8
-_PROGRESS_S = 30
-"""Seconds between two messages about the first build."""
-
 
 class LocalEvaluator(Evaluator):
-    """Evaluates candidates on this machine; see `Evaluator`.
-
-    A candidate passes two queues. Its extensions are compiled on the CPU. Then a judge evaluates it, on a GPU if its
-    backend uses one. If the judge dies or fails, a fresh one evaluates the candidate again while all other lanes are
-    empty. If that dies as well and the GPU passes its probe, a fresh one evaluates a control, the backend's example
-    kernel. If it can, the candidate ended the judges, and the outcome is `runtime_error`.
-    """
+    """Evaluates candidates by the judges of this machine; see `Evaluator` and `kernelrl_judge.client.pool`."""
 
     rules = RULES
 
     def __init__(self, config: LocalConfig) -> None:
-        cores = len(os.sched_getaffinity(0))
-        self._gpus = visible_gpus()
-        workers = config.workers or cores
-        self._on_cpu = Lanes([None], workers, spare=workers)
-        apart = cpus.surroundings(len(self._gpus)) if self._gpus else {}
-        gpu_workers = config.gpu_workers or min(_MOST_GPU_WORKERS, max(1, cores // 2))
-        self._on_gpu = Lanes(self._gpus, gpu_workers, surroundings=apart)
-        # A judge that times a candidate needs a core of its own.
-        self._compiling = asyncio.Semaphore(config.build_workers or max(1, cores - self._on_gpu.size))
-        # More candidates than judges, so that no judge is idle while candidates are compiled.
-        self.capacity = self._on_cpu.size + self._on_cpu.spare + (self._on_gpu.size + 2 * cores if self._gpus else 0)
-        self._audits = gpu_workers if self._gpus else workers
-        self._auditing = asyncio.Semaphore(self._audits)
-        self._auditors: list[Auditor] = []
-        self._store = cache_directory() / "builds"
-        self._apart = apart
-        self._prepared, self._builders, self._began = False, 0, 0.0
-        self._reporting: asyncio.Task[None] | None = None
-        self._runners: dict[str, tuple[str, Any]] = {}
+        self._pool = JudgePool(config.workers, config.gpu_workers, config.build_workers)
+        self.capacity = self._pool.capacity
 
     async def evaluate(self, request: EvaluationRequest) -> Evaluation:
-        """Evaluate one candidate.
-
-        Raises:
-            InfrastructureError: a judge failed for a reason that is not the candidate's.
-            UsageError: the task cannot be used.
-            MissingPrerequisite: this machine lacks a requirement of the request.
-        """
-        _check(request)
-        target, runner = self._runner(request.backend)
-        mode = runner.mode(request.backend_options, bool(self._gpus))
-        lanes = self._on_gpu if mode == "gpu" else self._on_cpu
-        if not lanes.size:
-            raise MissingPrerequisite(
-                f"backend {request.backend} needs a GPU, but the driver lists none",
-                fix="use a machine with a GPU; if it has one, check CUDA_VISIBLE_DEVICES and the driver",
-            )
-        spec = runner.toolchain(request.backend_options, mode)
-        with self._first_build_reported(request, spec):
-            await self._compile(request, spec)
-            return await self._evaluate(request, target, lanes)
-
-    async def _evaluate(self, request: EvaluationRequest, target: str, lanes: Lanes) -> Evaluation:
-        """Evaluate a candidate whose extensions are built, again where its judge dies."""
-        try:
-            return await lanes.evaluate(request, target)
-        except JudgeDied as first:
-            try:
-                return await lanes.evaluate_alone(request, target)
-            except JudgeDied as second:
-                evidence = f"{first.message}; {second.message}"
-                await self._evaluate_control(request, target, lanes, evidence)
-                return Evaluation(Outcome.RUNTIME_ERROR, _ENDED_TWICE, evidence, final=False)
-
-    async def _evaluate_control(self, request: EvaluationRequest, target: str, lanes: Lanes, evidence: str) -> None:
-        """Evaluate the example kernel of a backend as its candidate would have been.
-
-        Args:
-            evidence: how the candidate's judges died.
-
-        Raises:
-            InfrastructureError: the judge cannot evaluate that either.
-        """
-        example = registry().make("backends", Use(request.backend)).facts.example
-        control = attrs.evolve(
-            request,
-            task_id="control",
-            task_source=example.reference,
-            task_sha256=sha256_text(example.reference),
-            source=example.kernel,
-            source_sha256=sha256_text(example.kernel),
-            kernels=(),
-            kernels_complete=False,
-            suspect_rules=(),
-        )
-        try:
-            found = await lanes.evaluate_alone(control, target)
-        except JudgeDied as error:
-            raise InfrastructureError(
-                f"judges die under any kernel of backend {request.backend}: {evidence}; {error.message}",
-                fix="look above for what the judge printed; kernelrl doctor",
-            ) from error
-        if found.outcome is not Outcome.CORRECT and not found.checked:
-            raise InfrastructureError(
-                f"judges died under a candidate ({evidence}), and the example kernel of backend {request.backend} ends "
-                f"as {found.outcome.value}: {found.message}",
-                fix="kernelrl doctor",
-            )
+        """See `JudgePool.evaluate`."""
+        return await self._pool.evaluate(request)
 
     async def expect(self, backend: str) -> None:
         """Start a judge; see `Evaluator.expect`."""
-        on_gpu = bool(self._gpus) and self._runner(backend)[1].mode({}, True) == "gpu"
-        await (self._on_gpu if on_gpu else self._on_cpu).start()
+        await self._pool.expect(backend)
 
     def why_untimed(self, backend: str, options: Mapping[str, Any]) -> str:
         """See `Evaluator.why_untimed`."""
-        return UNTIMED.get(self._runner(backend)[1].mode(options, bool(self._gpus)), "")
+        return self._pool.why_untimed(backend, options)
 
     async def audit(self, task: Task, settings: EvaluationSettings, timeout_s: float) -> TaskAudit:
-        """Audit a task on the first GPU, or on the CPU; see `Evaluator.audit`."""
-        async with self._auditing:
-            auditor = self._auditors.pop() if self._auditors else Auditor()
-            try:
-                return await auditor.audit(task, settings, timeout_s, self._audits)
-            finally:
-                self._auditors.append(auditor)
+        """See `Evaluator.audit`."""
+        return await self._pool.audit(task, settings, timeout_s)
 
     async def aclose(self) -> None:
-        """Terminate all judges, zygotes, runners and audits."""
-        auditors = [auditor.aclose() for auditor in self._auditors]
-        await asyncio.gather(self._on_cpu.aclose(), self._on_gpu.aclose(), *auditors)
-
-    async def _compile(self, request: EvaluationRequest, spec: Any) -> None:
-        """Build the extensions that can be read from the source; the judge builds the others on request."""
-        if spec is None:
-            return
-        # Patterns of text that this module prepares take longer than most commands have.
-        from kernelrl_judge.build.calls import find_inline_calls
-
-        async def build(call: Any) -> None:
-            async with self._compiling:
-                await self._builds.prebuild(call, spec, request.settings)
-
-        await asyncio.gather(*(build(call) for call in find_inline_calls(request.source) if call.complete))
-
-    @functools.cached_property
-    def _builds(self) -> BuildService:
-        from kernelrl_judge.build.service import BuildService
-
-        return BuildService(self._store, self._apart)
-
-    @contextlib.contextmanager
-    def _first_build_reported(self, request: EvaluationRequest, spec: Any) -> Iterator[None]:
-        """Context of an evaluation. While one of them may precompile headers, reason and progress are logged."""
-        if self._prepared or spec is None or spec.get("device_only"):
-            yield
-            return
-        from kernelrl_judge.build.calls import find_inline_calls
-
-        builds = bool(find_inline_calls(request.source))
-        self._builders += builds
-        if builds and self._reporting is None:
-            self._reporting = asyncio.create_task(self._report_first_build(spec["language"]))
-        try:
-            yield
-        finally:
-            self._builders -= builds
-            if self._reporting is not None and not self._builders:
-                self._reporting.cancel()
-                self._reporting = None
-
-    async def _report_first_build(self, language: str) -> None:
-        """Log the reason for the duration of the first build on this machine, once, and its progress, until the headers
-        are there or this is cancelled."""
-        self._prepared = bool(precompiled_headers(language))
-        if not self._prepared and not self._began:
-            self._began = time.monotonic()
-            logger.warning("the first build precompiles PyTorch's headers, once: 1 to 3 minutes")
-        while not self._prepared:
-            await asyncio.sleep(_PROGRESS_S)
-            self._prepared = bool(precompiled_headers(language))
-            if not self._prepared:
-                waited_s = time.monotonic() - self._began
-                logger.warning("still precompiling PyTorch's headers after %.0f s", waited_s)
-
-    def _runner(self, backend: str) -> tuple[str, Any]:
-        if backend not in self._runners:
-            target = str(registry().load("backends", backend).runner)
-            module, _, attribute = target.partition(":")
-            self._runners[backend] = target, getattr(importlib.import_module(module), attribute)()
-        return self._runners[backend]
-
-
-@functools.lru_cache(maxsize=1024)
-def _sound(source: str, source_sha256: str) -> bool:
-    return sha256_text(source) == source_sha256
-
-
-def _check(request: EvaluationRequest) -> None:
-    if request.api_version != API_VERSION:
-        raise InfrastructureError(
-            f"the request has API version {request.api_version}, this evaluator has {API_VERSION}"
-        )
-    if not _sound(request.source, request.source_sha256) or not _sound(request.task_source, request.task_sha256):
-        raise InfrastructureError("a source of the request does not match its hash")
+        """End all judges, zygotes, runners and audits."""
+        await self._pool.aclose()

@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 
-import attrs
 import pytest
 
-from kernelrl_core.testing.values import make_request
-from kernelrl_plugin_local import evaluator
-from kernelrl_plugin_local.config import LocalConfig
+from kernelrl_judge.client import first_build
+from kernelrl_judge.client.first_build import FirstBuild
 
 EXTENSION = "from torch.utils.cpp_extension import load_inline\nx = load_inline(name='x', cpp_sources=read('x.cpp'))\n"
 CPP = {"language": "cpp", "device_only": False}
@@ -20,23 +18,21 @@ FIRST = "the first build precompiles PyTorch's headers, once: 1 to 3 minutes"
 @pytest.fixture(autouse=True)
 def no_headers(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KERNELRL_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(evaluator, "_PROGRESS_S", 0.001)
+    monkeypatch.setattr(first_build, "_PROGRESS_INTERVAL_S", 0.001)
 
 
 def reported(caplog: pytest.LogCaptureFixture, messages: int, source: str = EXTENSION, spec=CPP) -> list[str]:
     """Messages during overlapping evaluations, of which the first ends at once and the other after `messages`."""
 
     async def work() -> None:
-        local = evaluator.LocalEvaluator(LocalConfig())
-        request = attrs.evolve(make_request(), source=source)
-        with local._first_build_reported(request, spec):
-            with local._first_build_reported(request, spec):
+        first = FirstBuild()
+        with first.reported(source, spec):
+            with first.reported(source, spec):
                 await asyncio.sleep(0)
             while len(caplog.records) < messages:  # noqa: ASYNC110  (the log has no event)
                 await asyncio.sleep(0.001)
             await asyncio.sleep(0.02)
-        assert local._reporting is None
-        await local.aclose()
+        assert first._reporting is None
 
     with caplog.at_level(logging.WARNING):
         asyncio.run(work())
@@ -64,7 +60,7 @@ def test_the_report_ends_when_the_headers_are_there(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     found = iter([[], []])
-    monkeypatch.setattr(evaluator, "precompiled_headers", lambda language: next(found, ["types"]))
+    monkeypatch.setattr(first_build, "precompiled_headers", lambda language: next(found, ["types"]))
     first, progress = reported(caplog, 2)
     assert first == FIRST
     assert progress.startswith("still")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from lane_machines import Machine, fail, request, run, soon, waiting
 
-from kernelrl_plugin_local.lanes import Lanes
+from kernelrl_judge.client.lanes import Lanes
 
 
 def test_candidates_spread_over_the_gpus_before_they_share_one() -> None:

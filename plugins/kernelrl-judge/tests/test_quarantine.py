@@ -10,9 +10,9 @@ from lane_machines import Machine, fail, raising, request, run, soon, waiting, w
 
 from kernelrl_core.errors import InfrastructureError, MissingPrerequisite
 from kernelrl_core.types import Outcome
+from kernelrl_judge.client import lanes as module
+from kernelrl_judge.client.lanes import Lanes
 from kernelrl_judge.client.worker import DeviceFault, JudgeDied
-from kernelrl_plugin_local import lanes as module
-from kernelrl_plugin_local.lanes import Lanes
 
 
 @pytest.fixture

@@ -12,10 +12,9 @@ from lane_machines import Machine, raising, request
 
 from kernelrl_core.errors import InfrastructureError
 from kernelrl_core.types import Evaluation, Outcome
+from kernelrl_judge.client.lanes import Lanes
+from kernelrl_judge.client.pool import JudgePool
 from kernelrl_judge.client.worker import JudgeDied
-from kernelrl_plugin_local.config import LocalConfig
-from kernelrl_plugin_local.evaluator import LocalEvaluator
-from kernelrl_plugin_local.lanes import Lanes
 from kernelrl_plugin_triton.backend import TritonBackend
 
 CONTROL = TritonBackend.facts.example.kernel
@@ -26,10 +25,10 @@ def evaluated(machine: Machine, source: str) -> Evaluation:
     """By an evaluator whose judges are those of a machine."""
 
     async def scene() -> Evaluation:
-        evaluator = LocalEvaluator(LocalConfig(workers=1))
-        evaluator._on_cpu = Lanes([None], 1, judge=machine.judge)
+        pool = JudgePool(workers=1)
+        pool._on_cpu = Lanes([None], 1, judge=machine.judge)
         asked = attrs.evolve(request(source), backend_options={"mode": "interpreter"})
-        return await asyncio.wait_for(evaluator.evaluate(asked), 10)
+        return await asyncio.wait_for(pool.evaluate(asked), 10)
 
     return asyncio.run(scene())
 

@@ -11,8 +11,8 @@ import pytest
 
 from kernelrl_core.types import Evaluation, EvaluationRequest, EvaluationSettings, Outcome, sha256_text
 from kernelrl_core.version import API_VERSION
+from kernelrl_judge.client.lanes import Lanes
 from kernelrl_judge.client.worker import DeviceFault
-from kernelrl_plugin_local.lanes import Lanes
 
 Work = Callable[[str, Callable[[], None]], Awaitable[None]]
 
