@@ -97,7 +97,7 @@ RULES = (
         Severity.SUSPECT,
         "Explain a speedup above `evaluation.excessive_speedup`.",
         "Such a speedup is rare; a person should read the kernel.",
-        example="A speedup of 40, because the kernel leaves out work that the trials do not need.",
+        example="A speedup of 40, because the kernel skips work that the trials do not need.",
         look_alike="A fused kernel below the limit: raise the limit for tasks with many operators.",
         misses="Hacks with a small gain.",
     ),
