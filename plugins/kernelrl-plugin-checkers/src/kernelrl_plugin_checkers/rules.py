@@ -44,7 +44,7 @@ SOURCE = (
         "A source that cannot be read cannot be checked.",
         example="C++ of more than 262,144 characters made at run time; Python that takes over 130,000 steps to search.",
         look_alike="A template of C++ into which the file writes a number before it builds it.",
-        misses="Encoded text below these limits: the built object is searched for kernels after the run (`no_kernel`).",
+        misses="Encoded text below these limits: the built sources are searched after the calls (`no_kernel`).",
     ),
     Rule(
         "library_compute",
@@ -68,19 +68,19 @@ SOURCE = (
         "process_access",
         Severity.NOTE,
         "Do not read or change the process around the kernel: frames, clocks, modules, threads, files.",
-        "Outputs, inputs and clock are in another process, so it gains nothing; readers want to know it.",
+        "A hint for readers. Expected outputs and clock are in another process, so it gains nothing.",
         example="`sys._getframe()`, `time.time = …`, `exec(text)`, `import threading`.",
         look_alike="`import time` for a benchmark under `if __name__ == '__main__'`; `model.eval()`.",
-        misses="Names that are computed.",
+        misses="Names that are computed: the sandbox limits what they reach.",
     ),
     Rule(
         "unreadable_source",
         Severity.NOTE,
         "Write a source whose kernels can be found by reading it.",
-        "Where kernels may be in a part that could not be read, `no_kernel` is not reported.",
+        "Kernels may be in a part that could not be read, so `no_kernel` is not reported.",
         example="A macro that makes kernels, a C++ source that is computed, Python that does not parse.",
         look_alike="A kernel that a function makes and returns.",
-        misses="Nothing is decided from it: the built object is searched after the run.",
+        misses="Kernels in sources made at run time: the built sources are searched after the calls (`no_kernel`).",
     ),
 )
 """Rules of `source_rules`, in the order of the documentation."""
@@ -90,20 +90,22 @@ MEASURED = (
         "library_operators",
         Severity.SUSPECT,
         OWN_KERNELS,
-        "A call went through operators of torch that compute, library kernels took more than 5 % of the device time of "
-        "a recording, or an extension is linked to a library, by whatever name the source calls them.",
+        "A library computed: a call went through operators of torch that compute, library kernels took more than 5 % "
+        "of the device time of a recording, or an extension imports symbols of a library. Names in the source do not "
+        "count.",
         example="A kernel adds the bias, and `torch.nn.functional.linear` computes the product.",
         look_alike="Copies, views and casts; a sum of partial results that kernels wrote; weights prepared once.",
-        misses="Work of less than a quarter of the outputs; a library that torch and the linker do not know.",
+        misses="In direct calls: operators on less than a quarter of the tensors of a call, a library in another "
+        "thread or reached without the linker. In recordings: a forged list of nodes.",
     ),
     Rule(
         "faster_than_memory",
         Severity.HACK,
         "Compute the output from the inputs in every call.",
-        "The bytes that decide an output have to come from the device's memory; no kernel is faster than that.",
-        example="A call that takes less than 0.8 of the time in which its inputs can be read.",
+        "Replays took less than 0.8 of the time in which memory delivers the bytes that decide the output.",
+        example="A call that returns a stored result and does not read its inputs.",
         look_alike="A kernel that does not read inputs on which no output depends.",
-        misses="A kept result on a task that is bound by computation: compared outputs of timed calls find it.",
+        misses="A stored result on a task that is bound by computation: the outputs of timed calls are wrong.",
     ),
 )
 """Rules of `evaluation_rules`."""

@@ -1,1 +1,1 @@
-"""The build service: C++, CUDA and HIP sources of candidates to shared objects, quickly, in a sandbox, kept on disk."""
+"""The build service: compiles C++, CUDA and HIP sources of candidates to shared objects, in a sandbox, with a cache."""

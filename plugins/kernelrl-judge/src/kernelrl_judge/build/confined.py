@@ -1,4 +1,4 @@
-"""Running a compiler where it can do no harm."""
+"""Runs compilers in a sandbox, with limits of time and memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose mistake an error of a compiler is: the candidate's, or that of having taken its source apart."""
+"""Decides whether an error of a compiler is the candidate's, or comes from splitting its source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Device sources in which every kernel does nothing: what is right without its kernels was not computed by them."""
+"""Makes device sources in which every kernel does nothing, for the probe `no_op`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What a candidate has had built that the texts in its source do not show: texts that it made while it ran, macros in
-flags, functions that are bound from elsewhere."""
+"""Sources that a candidate built and its file does not show: texts made at run time, macros in flags, functions that
+are bound from elsewhere."""
 
 from __future__ import annotations
 

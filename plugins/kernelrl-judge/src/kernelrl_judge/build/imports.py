@@ -1,4 +1,4 @@
-"""What a shared object asks of libraries that compute: the linker's names, which no spelling of a source can hide."""
+"""Symbols that a shared object imports from libraries that compute: no spelling of a source can hide them."""
 
 from __future__ import annotations
 

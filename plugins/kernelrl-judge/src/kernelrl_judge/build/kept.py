@@ -1,4 +1,4 @@
-"""Answers of the build service that are already there: no process is started for them."""
+"""Results of earlier builds, read from disk without starting a process."""
 
 from __future__ import annotations
 

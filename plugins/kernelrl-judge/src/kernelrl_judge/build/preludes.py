@@ -1,4 +1,4 @@
-"""What stands before the units of a device source, in the place of what the device compiler would include unasked."""
+"""Declarations before each part of a split source, in place of headers that the device compiler includes by itself."""
 
 from __future__ import annotations
 

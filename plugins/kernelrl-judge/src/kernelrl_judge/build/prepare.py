@@ -1,4 +1,4 @@
-"""What is built once per toolchain: precompiled headers, the binder, and the names that torch's headers know.
+"""Files that are built once per toolchain: precompiled headers, the binder, and the names that torch's headers know.
 
 A precompiled header serves only the flags that it was built with. Each variant of the flags has its own, built when it
 is first asked for; they are hundreds of megabytes each. What nothing has asked for in two weeks goes when another is

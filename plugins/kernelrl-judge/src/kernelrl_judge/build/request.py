@@ -1,4 +1,4 @@
-"""What is to be built."""
+"""The request for one build: sources, functions, flags, architecture."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the compiler says that a kernel needs."""
+"""Registers, spills and shared memory of kernels, from the compiler's output."""
 
 from __future__ import annotations
 

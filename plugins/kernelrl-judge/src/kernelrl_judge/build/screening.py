@@ -1,4 +1,4 @@
-"""What a candidate may not ask of a compiler, refused before one is started.
+"""Refuses sources and flags that a compiler must not get, before one is started.
 
 The compilers run where the files of others do not exist (`confined`), so this is not what keeps them safe. It says
 plainly what is wrong, where a compiler would only say that a file is not there.

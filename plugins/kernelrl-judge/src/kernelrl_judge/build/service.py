@@ -1,5 +1,5 @@
-"""The build service as others see it: the judge, when a candidate calls `load_inline`, and the evaluator, which has
-the builds made that can be read off the source before a GPU is asked for. Both start the same job process."""
+"""The interface of the build service, for two users: the judge, when a candidate calls `load_inline`, and the
+evaluator, which builds what can be read off the source before a device is needed. Both start the same job process."""
 
 from __future__ import annotations
 

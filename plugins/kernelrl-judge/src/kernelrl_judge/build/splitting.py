@@ -1,5 +1,5 @@
-"""Taking a CUDA or HIP source apart: device code that needs no header of torch, and host code that needs no device
-compiler.
+"""Splits a CUDA or HIP source into two parts: device code that needs no header of torch, and host code that needs no
+device compiler.
 
 What a device compiler makes of a launch is ordinary C++: `kernel<<<grid, block>>>(args)` pushes the configuration and
 calls `kernel(args)`, whose definition on the host side is a stub of the same name. So the host unit has each kernel as

@@ -1,4 +1,4 @@
-"""The host side of kernels, made here: a stub for each, and the registration of their machine code.
+"""Generates the host side of kernels: a stub for each, and the registration of their machine code.
 
 What a device compiler makes of a kernel for the host is short: a function of the kernel's name that fetches the launch
 configuration and launches itself, and the registration of each such function with the runtime under the name that its

@@ -1,4 +1,4 @@
-"""The compilers of this machine and what torch would tell them."""
+"""The compilers of this machine, and the flags that torch would give them."""
 
 from __future__ import annotations
 

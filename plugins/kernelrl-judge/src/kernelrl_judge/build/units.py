@@ -1,4 +1,4 @@
-"""Texts of the units that are compiled, and what they are called where compilers speak of them."""
+"""Sources of the units that are compiled, and their names in messages of compilers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a call leaves in its inputs and in the state of its module, against what the reference leaves there."""
+"""Compares inputs and state after a call with those that the reference leaves."""
 
 from __future__ import annotations
 

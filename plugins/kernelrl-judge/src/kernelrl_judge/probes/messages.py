@@ -1,4 +1,4 @@
-"""What an evaluation says to the model, and the log it leaves to people."""
+"""Messages of an evaluation for the model, and its log for people."""
 
 from __future__ import annotations
 

@@ -1,11 +1,10 @@
 """The probe `no_op`: does the output depend on what the candidate's kernels compute?
 
-A correct candidate is run once more, in a runner of its own, where memory holds what is no number and its kernels do
-nothing, or nothing but copy (`disabling`, and `building.emptying` for what the build service compiles). If the output
-is right all the same, something else has computed it, and the kernels are decoys.
+A correct candidate is called once more, in a new runner, with poisoned memory and kernels that do nothing but copy
+(`runner.disabling`, and `build.emptying` for extensions). If the output is right all the same, a library computed it,
+and the kernels are decoys.
 
-What this cannot see: a candidate that looks at what its kernels did, and a kernel that moves a part of the way what a
-library computes from.
+It does not find a candidate that looks at the results of its kernels, and a kernel that does a small part of the work.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Whose kernels compute an output: from the nodes of a recording, and from a pass with the candidate's own kernels off.
+"""Which kernels computed an output: the nodes of a recording, and a replay with the candidate's own kernels disabled.
 
-The list of nodes comes from the runner. Native code of a candidate could forge it, as `docs/isolation.md` says; it
-cannot forge the output of the pass.
+The list of nodes comes from the runner, where native code of a candidate could forge it (`docs/security.md`). It cannot
+forge the output of the replay.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Correctness by replays: each call is one pass on fresh inputs, which the judge writes into the slot."""
+"""Trials and harder inputs by replays: each call is one replay on inputs that the judge writes into the input slot."""
 
 from __future__ import annotations
 

@@ -232,7 +232,7 @@ def _finite(value: Any) -> bool:
 
 
 class Calls(Protocol):
-    """Makes single calls: `trials.Trials`, or `replay.trials.ReplayTrials`."""
+    """Makes single calls: `probes.values.Trials`, or `probes.replayed.ReplayTrials`."""
 
     findings: tuple[Finding, ...]
 

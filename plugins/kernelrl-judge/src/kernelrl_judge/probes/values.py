@@ -1,13 +1,13 @@
-"""The calls of a candidate that have to be right, where they are not replays of a recording.
+"""Trials and harder inputs by direct calls, where nothing is recorded.
 
-Each trial has inputs of its own. What a candidate could recognise changes from one to the next: new bytes lie where
-the bytes before them lay, or where nothing lay before; one trial has parameters of its own; memory that is free holds
-one pattern, then another; inputs and state are compared with what the reference leaves. None of it costs a call more.
+Each trial has fresh inputs, alternately in new memory and in that of the trial before. The first trial has drawn
+parameters. Free memory is poisoned, with one of two patterns. Inputs and state are compared with those that the
+reference leaves. None of this needs a further call.
 
-Operators of torch are listed in every call. The first call of a model may prepare what later ones use: what it
-computes does not count, unless there is no other.
+Operators of torch are listed in each call. The first call with new parameters may prepare weights, so its operators
+count only if there is no other call.
 
-An output that equals what an earlier call had to give, and not what this one has to, was looked up and not computed.
+A wrong output that equals the expected output of the call before was stored: finding `replay`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Audits a task: runs its reference and finds out what would be paid for without doing its work."""
+"""Audits a task: executes its reference and finds shortcuts that would pass without doing its computation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What inputs have in common from one call to the next, beyond shape and dtype.
+"""The structure of inputs: properties that stay the same in each call, beyond shape and dtype.
 
 What is drawn anew for each call may be multiplied. What has a structure may not, since a kernel may rely on it; whether
 the task promises that structure is the audit's question.

@@ -1,4 +1,4 @@
-"""Tolerance from the reference's own error, and the sign of factors with ten bits.
+"""Tolerance from the reference's own error, and errors that factors of ten bits (TF32) explain.
 
 A kernel that is off by more than the declared tolerance is compared with the reference in double precision. It may then
 be off by a small multiple of the largest error that the reference itself makes, within a multiple of the tolerance:

@@ -1,4 +1,4 @@
-"""Sizes of a task that fit the memory of the machine at hand, for those who ask for it.
+"""Sizes of a task's inputs, halved until they fit the memory of this machine (`evaluation.fit_memory`).
 
 Benchmarks choose sizes for one card. Those that only the inputs depend on, a batch or a length, can be halved without
 changing what the task is; those that the model is constructed with cannot.
