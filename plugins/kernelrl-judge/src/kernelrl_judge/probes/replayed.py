@@ -10,10 +10,11 @@ import torch
 
 from kernelrl_core.api.evaluators import EvaluationSettings, Finding, Mismatch
 from kernelrl_judge.peer.replay import CandidateSession
-from kernelrl_judge.probes.effects import lacking_state, wrong_inputs, wrong_state
+from kernelrl_judge.probes.inputs import wrong_inputs
+from kernelrl_judge.probes.parameters import Parameters
+from kernelrl_judge.probes.state import lacking_state, wrong_state
 from kernelrl_judge.probes.stress import Judged, StressCall, judged
-from kernelrl_judge.probes.values import Found, with_drawn
-from kernelrl_judge.protocol.layouts import leaves_bytes
+from kernelrl_judge.probes.values import Found
 from kernelrl_judge.task.comparing import tolerance
 from kernelrl_judge.task.input_indices import WARM
 from kernelrl_judge.task.parameters import Matched
@@ -21,8 +22,6 @@ from kernelrl_judge.task.precision import wrong_values
 from kernelrl_judge.task.reference import Reference, Trial
 
 __all__ = ["ReplayTrials", "warm_inputs"]
-
-_MOST_STATE_BYTES = 1 << 30
 
 
 class ReplayTrials:
@@ -51,14 +50,10 @@ class ReplayTrials:
             NotRecorded: the candidate cannot be recorded.
             What `construct` raises.
         """
-        count = self._settings.trials
-        others = self._settings.profile == "strict" and "parameters" in self._settings.probes and count > 1
-        others = others and 0 < leaves_bytes(reference.state) < _MOST_STATE_BYTES
+        parameters = Parameters(self._settings, self.construct)
         passed, failed = 0, None
-        for index in range(count):
-            used = with_drawn(reference, self.construct) if others and index == 0 else reference
-            if used is reference and index <= int(others):
-                self.construct(used)
+        for index in range(self._settings.trials):
+            used = parameters.constructed(reference, index)
             trial = used.trial(index)
             wrong = self._called(used, trial)
             if wrong is None:

@@ -19,31 +19,34 @@ from typing import Any
 import attrs
 
 from kernelrl_core.api.evaluators import EvaluationSettings, Finding, Mismatch
-from kernelrl_judge.peer.computing import computing
 from kernelrl_judge.peer.memory import Exchange
 from kernelrl_judge.peer.process import Runner
-from kernelrl_judge.probes.effects import described_tensors, lacking_state, wrong_inputs, wrong_state
+from kernelrl_judge.probes.addresses import Addresses
+from kernelrl_judge.probes.inputs import Inputs
+from kernelrl_judge.probes.operators import Operators
+from kernelrl_judge.probes.order import Order
+from kernelrl_judge.probes.parameters import Parameters
+from kernelrl_judge.probes.poison import Poison
+from kernelrl_judge.probes.probe import After, DirectCall, Probe
+from kernelrl_judge.probes.state import State
 from kernelrl_judge.probes.stress import Judged, StressCall, judged
 from kernelrl_judge.protocol import frames
+from kernelrl_judge.protocol.call import Call
 from kernelrl_judge.protocol.findings import finding
 from kernelrl_judge.protocol.frames import FrameKind
 from kernelrl_judge.protocol.layouts import leaves_bytes
-from kernelrl_judge.protocol.trees import tensors
-from kernelrl_judge.protocol.values import decode_tree, encode_tree
+from kernelrl_judge.protocol.values import decode_tree
 from kernelrl_judge.task.comparing import Tolerance, compare_described, compare_values, tolerance
-from kernelrl_judge.task.parameters import Matched, drawn_parameters
+from kernelrl_judge.task.parameters import Matched
 from kernelrl_judge.task.precision import wrong_values
 from kernelrl_judge.task.reference import Reference, Trial
 
-__all__ = ["Found", "Trials", "is_replay", "replay", "with_drawn"]
+__all__ = ["Found", "Trials", "is_replay", "replay"]
 
-_MOST_KEPT_BYTES = {"cuda": 4 << 30, "cpu": 128 << 20}
+_MAX_KEPT_BYTES = {"cuda": 4 << 30, "cpu": 128 << 20}
 """Inputs and outputs of a call that are kept beside those of the next."""
-_MOST_STATE_BYTES = 2 << 30
-_FEW_BYTES = 16 << 20
-"""Inputs that are compared with what was sent in every trial; larger ones in one of them."""
-_POISONS = {"cuda": (0xFF, 0x7B), "cpu": (0xFE, 0x7B)}
-"""Bytes of free memory: not a number in every floating-point type, or a large negative one; and a large number."""
+_MAX_COMPARED_EACH_TRIAL = 16 << 20
+"""Bytes of inputs that are read back after every trial; larger ones after one of them."""
 _REPLAY_STRICTNESS = 0.1
 _REPLAY_WRONG_SHARE = 0.05
 
@@ -60,15 +63,6 @@ class Found:
     finding: Finding | None = None
     final: bool = False
     """Whether further trials would tell nothing more."""
-
-
-@attrs.frozen
-class _Left:
-    """What a call did beside returning outputs, as the runner describes it."""
-
-    inputs: Any
-    """None where nobody asked."""
-    state: dict[str, Any]
 
 
 def is_replay(earlier: Any, actual: Any, limit: Tolerance, wrong: Mismatch) -> bool:
@@ -100,19 +94,26 @@ class Trials:
         self._runner = runner
         self._exchange = exchange
         self._expect = expect
+        self._settings = settings
         self._device = device
         self._limit = tolerance(settings)
-        self._count = settings.trials
-        self._probes = frozenset(settings.probes if settings.profile == "strict" else ())
+        self._operators = Operators()
+        probes = (Addresses(), Poison(), Order(), Inputs(self._limit), *([self._operators] if lists else ()))
+        enabled = settings.probes if settings.profile == "strict" else ()
+        self._probes: list[Probe] = [*(probe for probe in probes if probe.name in enabled), State(self._limit)]
+        self._compared = secrets.randbelow(max(1, settings.trials))
         self._earlier: Any = None
-        self._looked_at = secrets.randbelow(max(1, self._count))
-        self._lists = lists and "operators" in self._probes
         self._called_last: Reference | None = None
-        self._found: list[str] = []
-        self.findings: tuple[Finding, ...] = ()
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
         """Suspicions that are no verdict."""
-        self.operators: list[str] | None = None
+        return tuple(found for probe in self._probes for found in probe.findings)
+
+    @property
+    def operators(self) -> list[str] | None:
         """Operators of torch that computed in the calls; None where they were not listed."""
+        return self._operators.found
 
     def run(self, reference: Reference, construct: Callable[[Reference], Matched]) -> Found:
         """Construct the candidate and call it on the inputs of every trial.
@@ -124,13 +125,10 @@ class Trials:
         Raises:
             What `expect` and `construct` raise.
         """
-        state_bytes = leaves_bytes(reference.state)
-        others = "parameters" in self._probes and self._count > 1 and 0 < state_bytes < _MOST_STATE_BYTES
+        parameters = Parameters(self._settings, construct)
         passed, failed = 0, None
-        for index in range(self._count):
-            used = with_drawn(reference, construct) if others and index == 0 else reference
-            if used is reference and index <= int(others):
-                construct(used)
+        for index in range(self._settings.trials):
+            used = parameters.constructed(reference, index)
             found = self._one(used, index)
             if found is None:
                 passed += 1
@@ -143,60 +141,63 @@ class Trials:
     def _one(self, reference: Reference, index: int) -> Found | None:
         """One trial; None if it passes."""
         trial = reference.trial(index)
-        back = index == self._looked_at or leaves_bytes(trial.inputs) <= _FEW_BYTES
-        last = index == self._count - 1
-        counts = not self._is_first(reference) or last
-        described, left = self._called(reference, trial, index, back=back, reordered=last)
-        if counts:
-            self._take_note()
-        wrong = compare_described(trial.expected, described, self._device)
+        is_last = index == self._settings.trials - 1
+        is_first, self._called_last = reference is not self._called_last, reference
+        call = DirectCall(
+            reference,
+            trial,
+            self._device,
+            self._fits(trial.inputs),
+            index,
+            is_trial=True,
+            is_last=is_last,
+            compares_inputs=index == self._compared or leaves_bytes(trial.inputs) <= _MAX_COMPARED_EACH_TRIAL,
+            counts=is_last or not is_first,
+        )
+        outputs, *left = self._called(call)
+        wrong = compare_described(trial.expected, outputs, self._device)
         if wrong is not None:
             # Structure does not change from trial to trial: there is nothing more to learn.
             return Found(0, wrong, final=True)
-        actual = self._exchange.collect(trial.expected, described)
+        actual = self._exchange.collect(trial.expected, outputs)
         wrong = wrong_values(reference, trial.inputs, index, trial.expected, actual, self._limit)
-        earlier, self._earlier = self._earlier, trial.expected if self._keeps(trial.expected) else None
+        earlier, self._earlier = self._earlier, trial.expected if self._fits(trial.expected) else None
         if wrong is not None:
             if earlier is not None and is_replay(earlier, actual, self._limit, wrong):
                 return Found(0, wrong, finding=replay("an output equals that of the call before it"), final=True)
             return Found(0, wrong)
-        wrong = self._wrong_effects(reference, trial, left)
+        wrong = self._judged(call, *left)
         return None if wrong is None else Found(0, wrong, final=True)
 
-    def _called(
-        self, reference: Reference, trial: Trial, index: int, *, back: bool, reordered: bool
-    ) -> tuple[Any, _Left]:
-        """What the candidate returns, and what else the call did.
-
-        Args:
-            back: whether inputs are handed back.
-            reordered: whether threads and programs take another order, on the processor.
-        """
-        state = reference.changed_state
-        keeps = self._keeps(trial.inputs)
-        back = back and keeps and "inputs" in self._probes
-        order = {
-            "keep": keeps and "addresses" in self._probes,
-            # Every second call finds its inputs where those before lay.
-            "again": index % 2 == 1,
-            "back": back,
-            "reordered": reordered and "order" in self._probes and self._device == "cpu",
-            "operators": self._lists,
-            "held": described_tensors(state),
-            "poison": _POISONS[self._device][index % 2] if "poison" in self._probes else -1,
-            "poisoned": [leaf.numel() * leaf.element_size() for leaf in tensors(trial.expected)],
-        }
-        room = leaves_bytes(trial.expected) + leaves_bytes(state)
-        self._exchange.make_room(room + (leaves_bytes(trial.inputs) if back else 0))
-        order |= self._exchange.share({"arguments": trial.inputs, "state": dict(state)})
-        self._runner.send(FrameKind.CALL, encode_tree(order))
+    def _called(self, call: DirectCall) -> tuple[Any, Any, dict[str, Any], Any]:
+        """Descriptions of what the candidate returns, of its inputs and its state after the call, and operators."""
+        trial, state = call.trial, call.reference.changed_state
+        order = Call(None, None, {})
+        for probe in self._probes:
+            order = probe.order(order, call)
+        returned = (trial.inputs if order.returns_inputs else None, dict(state))
+        self._exchange.make_room(leaves_bytes(trial.expected) + leaves_bytes(returned))
+        shared = self._exchange.share({"arguments": trial.inputs, "state": dict(state)})
+        self._runner.send(FrameKind.CALL, attrs.evolve(order, **shared).encoded())
         described = decode_tree(self._expect(FrameKind.RESULT).body)
-        if self._lists:
-            facts = decode_tree(self._expect(FrameKind.FACTS).body)
-            self._found = computing(facts, trial.inputs, trial.expected)
+        operators = decode_tree(self._expect(FrameKind.FACTS).body) if order.lists_operators else None
         if not isinstance(described, list) or len(described) != 3 or not isinstance(described[2], dict):
-            raise frames.ProtocolError("a result without what else the call did")
-        return described[0], _Left(*described[1:])
+            raise frames.ProtocolError("a result without inputs and state")
+        return *described, operators
+
+    def _judged(self, call: DirectCall, inputs: Any, state: dict[str, Any], operators: Any) -> Mismatch | None:
+        """What is wrong about a call with right outputs."""
+        if inputs is not None:
+            wrong = compare_described(call.trial.inputs, inputs, self._device)
+            if wrong is not None:
+                return Mismatch("inputs", wrong.output)
+            inputs = self._exchange.collect(call.trial.inputs, inputs)
+        expected = {name: tensor for name, tensor in call.trial.state_after.items() if name in state}
+        wrong = compare_described(expected, {name: state[name] for name in expected}, self._device)
+        after = After(inputs, self._exchange.collect(expected, state), operators) if wrong is None else After()
+        for probe in self._probes if wrong is None else ():
+            wrong = wrong or probe.judge(call, after)
+        return wrong
 
     def stressed(self, call: StressCall, used: Reference) -> Judged:
         """Make a call of the probe `stress`.
@@ -204,54 +205,17 @@ class Trials:
         Args:
             used: the reference whose parameters the candidate has.
         """
-        described, _ = self._called(used, Trial(call.inputs, call.expected), 0, back=False, reordered=True)
-        if call.family != "sizes":
-            # A kernel for some sizes may leave others to a library.
-            self._take_note()
-        wrong = compare_described(call.expected, described, self._device)
-        return Judged(wrong) if wrong is not None else judged(call, self._exchange.collect(call.expected, described))
+        trial = Trial(call.inputs, call.expected)
+        # A kernel for some sizes may leave others to a library.
+        made = DirectCall(used, trial, self._device, self._fits(trial.inputs), counts=call.family != "sizes")
+        outputs, _, _, operators = self._called(made)
+        for probe in self._probes:
+            probe.judge(made, After(operators=operators))
+        wrong = compare_described(call.expected, outputs, self._device)
+        return Judged(wrong) if wrong is not None else judged(call, self._exchange.collect(call.expected, outputs))
 
-    def _is_first(self, reference: Reference) -> bool:
-        """Whether the next call is the first with the parameters of a reference."""
-        before, self._called_last = self._called_last, reference
-        return reference is not before
-
-    def _take_note(self) -> None:
-        """The operators of the last call count."""
-        if self._lists:
-            self.operators = [*dict.fromkeys([*(self.operators or ()), *self._found])]
-
-    def _wrong_effects(self, reference: Reference, trial: Trial, left: _Left) -> Mismatch | None:
-        """How a call with right outputs leaves something else in inputs and state than the reference does."""
-        self._tell(lacking_state(reference, trial.state_after, left.state))
-        if left.inputs is not None:
-            wrong = compare_described(trial.inputs, left.inputs, self._device)
-            if wrong is not None:
-                return Mismatch("inputs", wrong.output)
-            after = self._exchange.collect(trial.inputs, left.inputs)
-            wrong = wrong_inputs(trial, after, reference.facts["returned_inputs"], self._limit)
-            if wrong is not None:
-                return wrong
-        wanted = {name: tensor for name, tensor in trial.state_after.items() if name in left.state}
-        wrong = compare_described(wanted, {name: left.state[name] for name in wanted}, self._device)
-        return wrong or wrong_state(trial, self._exchange.collect(wanted, left.state), self._limit)
-
-    def _tell(self, findings: tuple[Finding, ...]) -> None:
-        known = {finding.rule for finding in self.findings}
-        self.findings += tuple(finding for finding in findings if finding.rule not in known)
-
-    def _keeps(self, values: Any) -> bool:
-        return leaves_bytes(values) <= _MOST_KEPT_BYTES[self._device]
-
-
-def with_drawn(reference: Reference, construct: Callable[[Reference], Matched]) -> Reference:
-    """Have a candidate construct its model with drawn parameters; returns the reference that has them.
-
-    Parameters of other names are found by the values of the constructor, so these come first.
-    """
-    used = drawn_parameters(reference, construct(reference.with_other_parameters()))
-    construct(used)
-    return used
+    def _fits(self, values: Any) -> bool:
+        return leaves_bytes(values) <= _MAX_KEPT_BYTES[self._device]
 
 
 def replay(evidence: str) -> Finding:

@@ -6,9 +6,9 @@ import contextlib
 from collections.abc import Sequence
 from typing import Any
 
+from kernelrl_judge.protocol.call import Call
 from kernelrl_judge.protocol.failures import Stage
 from kernelrl_judge.protocol.frames import Frame, FrameKind
-from kernelrl_judge.protocol.values import decode_tree
 from kernelrl_judge.runner.candidate import Candidate
 from kernelrl_judge.runner.memory import fill_fresh_memory, poison_device, refilled
 
@@ -26,19 +26,19 @@ class Calls:
 
     def call(self, frame: Frame) -> None:
         """Make a call and export what it returned, and what else it left."""
-        order = decode_tree(frame.body)
+        order = Call.decoded(frame.body)
         candidate, attempt = self._candidate, self._dialogue.attempt
         candidate.inputs.refresh()
-        arguments = candidate.inputs.values(order["arguments"], candidate.device)
-        if order["again"]:
+        arguments = candidate.inputs.values(order.arguments, candidate.device)
+        if order.reuses_arguments:
             # New bytes where those of the call before lay.
             arguments = refilled(self._arguments, arguments)
-        if order["poison"] >= 0:
-            self._poison(order["poison"], order["poisoned"])
-        candidate.impose(order["state"])
+        if order.poison is not None:
+            self._poison(order.poison, order.poisoned_bytes)
+        candidate.impose(order.state)
         found: list[Any] = []
-        with self._in_order(other=order["reordered"]):
-            if order["operators"]:
+        with self._in_order(other=order.changes_order):
+            if order.lists_operators:
                 from kernelrl_judge.runner.operators import listed
 
                 values, found = attempt(
@@ -47,13 +47,13 @@ class Calls:
                 )
             else:
                 values = attempt(Stage.FORWARD, lambda: candidate.forward(arguments))
-        held = attempt(Stage.EXPORT, lambda: candidate.state.held(order["held"], candidate.device))
-        beside = [arguments if order["back"] else None, held]
+        held = attempt(Stage.EXPORT, lambda: candidate.state.held(order.returned_state, candidate.device))
+        beside = [arguments if order.returns_inputs else None, held]
         tree = attempt(Stage.EXPORT, lambda: candidate.exported(values, beside))
         # Kept until the next inputs are made, which then lie elsewhere.
-        self._arguments = arguments if order["keep"] else None
+        self._arguments = arguments if order.keeps_arguments else None
         self._dialogue.answer(FrameKind.RESULT, tree)
-        if order["operators"]:
+        if order.lists_operators:
             self._dialogue.answer(FrameKind.FACTS, found)
 
     def _in_order(self, *, other: bool) -> contextlib.AbstractContextManager[None]:

@@ -2,45 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
+import attrs
 import torch
 
 from kernelrl_core.api.evaluators import Finding, Mismatch
+from kernelrl_judge.probes.probe import After, DirectCall, Probe
+from kernelrl_judge.protocol.call import Call
 from kernelrl_judge.protocol.findings import finding
-from kernelrl_judge.protocol.trees import leaves
 from kernelrl_judge.task.comparing import Tolerance, compare_bytes, compare_values
 from kernelrl_judge.task.reference import Reference, Trial
 
-__all__ = ["described_tensors", "lacking_state", "wrong_inputs", "wrong_state"]
+__all__ = ["State", "lacking_state", "wrong_state"]
 
 
-def wrong_inputs(trial: Trial, after: Any, returned: Collection[int], limit: Tolerance) -> Mismatch | None:
-    """How inputs after a call, whose description is that of those before it, are not what the reference leaves.
-
-    An input that the reference works on in place and returns may stay as it was: its new values are in the output.
+class State(Probe):
+    """The state that the reference changes is read back after a trial; in every evaluation.
 
     Args:
-        returned: numbers of the inputs that the reference returns.
+        limit: for its values.
     """
-    if trial.inputs_after is None:
-        wrong = compare_bytes(trial.inputs, after)
-        return None if wrong is None else Mismatch("inputs", wrong.output)
-    number = -1
-    for path, sent, want, got in leaves(trial.inputs, trial.inputs_after, after):
-        if not isinstance(sent, torch.Tensor):
-            continue
-        number += 1
-        same = compare_bytes(sent, got) is None
-        if compare_bytes(sent, want) is None:
-            if not same:
-                return Mismatch("inputs", path)
-        elif not (same and number in returned):
-            wrong = compare_values(want, got, limit)
-            if wrong is not None:
-                return Mismatch("effects", f"input {path}", max_abs=wrong.max_abs, wrong_share=wrong.wrong_share)
-    return None
+
+    name = "state"
+
+    def __init__(self, limit: Tolerance) -> None:
+        self._limit = limit
+
+    def order(self, order: Call, call: DirectCall) -> Call:
+        changed = call.reference.changed_state if call.is_trial else {}
+        described = {
+            name: [str(tensor.dtype).removeprefix("torch."), [*tensor.shape]] for name, tensor in changed.items()
+        }
+        return attrs.evolve(order, returned_state=described)
+
+    def judge(self, call: DirectCall, after: After) -> Mismatch | None:
+        if not call.is_trial:
+            return None
+        if not self.findings:
+            self.findings = lacking_state(call.reference, call.trial.state_after, after.state)
+        return wrong_state(call.trial, after.state, self._limit)
 
 
 def wrong_state(trial: Trial, after: Mapping[str, torch.Tensor], limit: Tolerance) -> Mismatch | None:
@@ -50,11 +52,6 @@ def wrong_state(trial: Trial, after: Mapping[str, torch.Tensor], limit: Toleranc
         if wrong is not None:
             return Mismatch("effects", f"state {name}", max_abs=wrong.max_abs, wrong_share=wrong.wrong_share)
     return None
-
-
-def described_tensors(state: Mapping[str, torch.Tensor]) -> dict[str, list[Any]]:
-    """Type and shape of what a runner is to hand back, by name."""
-    return {name: [str(tensor.dtype).removeprefix("torch."), [*tensor.shape]] for name, tensor in state.items()}
 
 
 def lacking_state(
