@@ -127,7 +127,6 @@ class Case:
     backend: str = "triton"
     reference: str = RELU
     outcome: Outcome = Outcome.CORRECT
-    recorded: bool = True
     says: str = ""
     """Part of the evidence of `not_recorded`, or of the message."""
     settings: dict[str, Any] = attrs.field(factory=dict)
@@ -206,26 +205,49 @@ HONEST_CASES = [
     Case("batch norm in training mode", BATCH_NORM, reference=NORM),
     Case("library", triton_kernel("return x @ x"), reference=MATMUL),
 ]
+LINE = TRITON[: TRITON.index("{body}")].count("\n") + 1
+"""Of the first line of `forward` in `triton_kernel`."""
+CUDA_LINE = CUDA.format(body="", includes="").count("\n")
+"""Of the call of the extension in `cuda_kernel`, without lines in its body."""
+SIDE = (
+    "y = torch.empty_like(x)\nside = self.__dict__.setdefault('side', torch.cuda.Stream())\n"
+    "side.wait_stream(torch.cuda.current_stream())\nwith torch.cuda.stream(side):\n    launch(x, y)\nreturn y"
+)
+OWN_GRAPH = (
+    "graph = torch.cuda.CUDAGraph()\ny = torch.empty_like(x)\nwith torch.cuda.graph(graph):\n    launch(x, y)\n"
+    "graph.replay()\nreturn y"
+)
+DEFAULT_STREAM = (
+    "y = torch.empty_like(x)\nwith torch.cuda.stream(torch.cuda.default_stream()):\n    launch(x, y)\nreturn y"
+)
+COUNTER = (
+    "self.n = getattr(self, 'n', 0) + 1\nif torch.cuda.is_current_stream_capturing() and self.n > 5:\n    x.tolist()\n"
+)
 NOT_RECORDED = [
-    Case("reads a value", triton_kernel("s = x[0, 0].item()\n" + HONEST), recorded=False, says="candidate.py:"),
-    Case("copies to the host", triton_kernel("x.cpu()\n" + HONEST), recorded=False, says="candidate.py:"),
+    Case("reads a value", triton_kernel("s = x[0, 0].item()\n" + HONEST), says=f"candidate.py:{LINE}:"),
+    Case("copies to the host", triton_kernel("x.cpu()\n" + HONEST), says=f"candidate.py:{LINE}:"),
+    Case("counts elements", triton_kernel("i = torch.nonzero(x)\n" + HONEST), says=f"candidate.py:{LINE}:"),
+    Case("unjoined stream", triton_kernel(SIDE), says="not joined"),
+    Case("default stream of torch", triton_kernel(DEFAULT_STREAM), says="candidate.py:"),
+    Case("own graph", triton_kernel(OWN_GRAPH), says="candidate.py:"),
     Case(
-        "unjoined stream",
-        triton_kernel(
-            "y = torch.empty_like(x)\nside = self.__dict__.setdefault('side', torch.cuda.Stream())\n"
-            "side.wait_stream(torch.cuda.current_stream())\n"
-            "with torch.cuda.stream(side):\n    launch(x, y)\nreturn y"
+        "host function",
+        cuda_kernel(
+            LAUNCH.format(stream="") + " cudaLaunchHostFunc(at::cuda::getCurrentCUDAStream(), [](void*) {}, nullptr);",
+            f"#include {STREAMS}",
         ),
-        recorded=False,
+        "cuda",
+        says=f"candidate.py:{CUDA_LINE}: it adds a node of type 'host'",
     ),
     Case(
-        "own graph",
-        triton_kernel(
-            "graph = torch.cuda.CUDAGraph()\ny = torch.empty_like(x)\nwith torch.cuda.graph(graph):\n    launch(x, y)\n"
-            "graph.replay()\nreturn y"
+        "copies to the host in C++",
+        cuda_kernel(
+            "float v; " + LAUNCH.format(stream="") + " cudaMemcpy(&v, y.data_ptr(), 4, cudaMemcpyDeviceToHost);"
         ),
-        recorded=False,
+        "cuda",
+        says=f"candidate.py:{CUDA_LINE}:",
     ),
+    Case("a later recorded call", triton_kernel(COUNTER + HONEST), says=f"candidate.py:{LINE + 2}:"),
 ]
 WRONG = [
     Case("wrong", triton_kernel("return launch(x, torch.empty_like(x)) + 1"), outcome=Outcome.INCORRECT),

@@ -10,7 +10,9 @@ import contextlib
 import ctypes
 import functools
 import re
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
+from types import FrameType
 from typing import Any
 
 import attrs
@@ -26,7 +28,7 @@ from kernelrl_judge.runner.candidate import Candidate
 from kernelrl_judge.runner.memory import Originals, tensors
 from kernelrl_judge.runner.state import named_tensors
 
-__all__ = ["CandidateRecorder"]
+__all__ = ["CandidateRecorder", "FollowedCall"]
 
 _WARM_UPS = 3
 _MAX_REASON = 300
@@ -93,18 +95,21 @@ class CandidateRecorder:
             same = len(wanted) == len(found) and all(map(_fits, wanted, found))
             return list(zip(places[number], found, strict=True)) if same else []
 
+        def record(function: Callable[..., Any], count: int) -> Captured:
+            with _recording():
+                return recorder.record(
+                    function,
+                    slots[:count],
+                    restored=restored,
+                    copies=copies,
+                    left=left,
+                    lasting=lasting,
+                    before_copies=self._originals.restore,
+                )
+
         try:
             for count in order["counts"]:
-                with _recording():
-                    made = recorder.record(
-                        candidate.model,
-                        slots[:count],
-                        restored=restored,
-                        copies=copies,
-                        left=left,
-                        lasting=lasting,
-                        before_copies=self._originals.restore,
-                    )
+                made = record(candidate.model, count)
                 if reason := nodes.refused(made.nodes):
                     raise NotCaptured(reason)
                 self._kept.append(made)
@@ -114,6 +119,7 @@ class CandidateRecorder:
         except BaseException as error:
             reason, line = self._why(error)
             self._kept.clear()
+            line = line or self._searched(recorder, lambda function: record(function, 1))
             facts = {"not_recorded": reason, "line": line, "memory": lacks_memory(str(error))}
             dialogue.answer(FrameKind.RECORDED, facts)
             return
@@ -158,6 +164,64 @@ class CandidateRecorder:
         if isinstance(error, DriverError):
             reason = reason or text
         return (f"{reason} ({text})" if reason and reason != text else reason or text or type(error).__name__), line
+
+    def _searched(self, recorder: Recorder, record: Callable[[Callable[..., Any]], Captured]) -> int:
+        """The line that no exception names, from a capture of one call that is followed line by line; 0 if that does
+        not show it."""
+        stream = recorder.stream.cuda_stream
+        followed = FollowedCall(self._candidate.model, self._path, lambda: self._library.captured(stream))
+        # The capture fails as the one before did.
+        with contextlib.suppress(Exception):
+            made = record(followed)
+            refused = next(number for number, node in enumerate(made.nodes) if nodes.refused([node]))
+            return followed.line_of(made.first + refused)
+        return followed.line_of(None)
+
+
+class FollowedCall:
+    """A call of a function that notes after each line of a file how many nodes were captured.
+
+    Args:
+        captured: returns the number of nodes; None once the capture is invalid.
+    """
+
+    def __init__(self, function: Callable[..., Any], path: str, captured: Callable[[], int | None]) -> None:
+        self._function = function
+        self._path = path
+        self._captured = captured
+        self._line = 0
+        self._notes: list[tuple[int, int | None]] = []
+
+    def __call__(self, *arguments: Any) -> Any:
+        before = sys.gettrace()
+        sys.settrace(self._follow)
+        try:
+            return self._function(*arguments)
+        finally:
+            sys.settrace(before)
+            self._note(0)
+
+    def line_of(self, node: int | None) -> int:
+        """The line that added a node, or that made the capture invalid if there is none; 0 if no line did."""
+        for line, count in self._notes:
+            if count is None if node is None else count is not None and count > node:
+                return line
+        return 0
+
+    def _follow(self, frame: FrameType, event: str, _: Any) -> Any:
+        if frame.f_code.co_filename != self._path:
+            return None
+        caller = frame.f_back
+        if event == "return" and caller is not None and caller.f_code.co_filename == self._path:
+            # The line of the caller goes on.
+            frame = caller
+        self._note(frame.f_lineno)
+        return self._follow
+
+    def _note(self, next_line: int) -> None:
+        if self._line:
+            self._notes.append((self._line, self._captured()))
+        self._line = next_line
 
 
 @contextlib.contextmanager
