@@ -129,6 +129,9 @@ def _rebuild(cls: type[KernelRLError], message: str, fix: str) -> KernelRLError:
     return cls(message, fix=fix)
 
 
+_MAX_NAMES = 20
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """The name in `known` that is most similar to `word`; empty if none is similar."""
     close = difflib.get_close_matches(word, sorted(known), n=1)
@@ -136,7 +139,10 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
-    """Hint for a message: the nearest name, or all names if none is similar."""
+    """Hint for a message: the nearest name, or the first known names if none is similar."""
     names = sorted(known)
     close = nearest(word, names)
-    return f"did you mean {close!r}?" if close else f"known: {', '.join(names) or 'none'}"
+    if close:
+        return f"did you mean {close!r}?"
+    more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+    return f"known: {', '.join(names[:_MAX_NAMES]) or 'none'}{more}"
