@@ -7,7 +7,7 @@ import json
 import statistics
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
 import torch
@@ -32,9 +32,6 @@ from kernelrl_judge.peer.memory import ArenaExchange, Exchange
 from kernelrl_judge.peer.process import Runner
 from kernelrl_judge.peer.replay import CandidateSession, NotRecorded
 from kernelrl_judge.probes import messages
-from kernelrl_judge.probes import values as trials
-from kernelrl_judge.probes.own_kernels import ownership
-from kernelrl_judge.probes.replayed import ReplayTrials
 from kernelrl_judge.probes.stress import StressTrials, wanted
 from kernelrl_judge.protocol.frames import FrameKind
 from kernelrl_judge.protocol.values import decode_tree, encode_tree
@@ -44,8 +41,12 @@ from kernelrl_judge.task.comparing import tolerance
 from kernelrl_judge.task.parameters import Matched, matched
 from kernelrl_judge.task.reference import Reference
 from kernelrl_judge.timing.case import CaseTiming
-from kernelrl_judge.timing.replay import ReplayMeasurement, Unmeasured
 from kernelrl_judge.timing.roofline import count_work
+
+if TYPE_CHECKING:
+    from kernelrl_judge.probes.replayed import ReplayTrials
+    from kernelrl_judge.probes.values import Trials
+    from kernelrl_judge.timing.replay import ReplayMeasurement
 
 __all__ = ["Case", "Resources"]
 
@@ -148,13 +149,18 @@ class Case:
         replay = self._bench.replay(self._request, self._device) if self._records else None
         if replay is not None:
             return self._by_replay(*replay)
+        return self._by_direct_calls()
+
+    def _by_direct_calls(self) -> Evaluation:
+        """The verdict from calls that the runner makes one by one."""
+        # An evaluation by replays does without.
+        from kernelrl_judge.probes.values import Trials
+
         with self._dialogue.turn(alone=False):
             reference, exchange = self._prepared_reference()
             with self._stage("trials"):
                 expect = self._dialogue.expect
-                calls = trials.Trials(
-                    self._runner, exchange, expect, self._settings, self._device, lists=not self._disabled
-                )
+                calls = Trials(self._runner, exchange, expect, self._settings, self._device, lists=not self._disabled)
                 found = calls.run(reference, lambda used: self._construct(used, exchange))
             self._endings.passed, self._findings = found.passed, calls.findings
             self._take_operators(calls)
@@ -186,6 +192,10 @@ class Case:
         Raises:
             NotRecorded: the candidate or the reference cannot be recorded.
         """
+        from kernelrl_judge.probes.own_kernels import ownership
+        from kernelrl_judge.probes.replayed import ReplayTrials
+        from kernelrl_judge.timing.replay import ReplayMeasurement, Unmeasured
+
         measurement, settings = None, self._settings
         with self._dialogue.turn(alone=False):
             reference, exchange = self._prepared_reference()
@@ -248,7 +258,7 @@ class Case:
             torch.cuda.empty_cache()
         return timed, ceilings
 
-    def _take_operators(self, calls: trials.Trials) -> None:
+    def _take_operators(self, calls: Trials) -> None:
         if calls.operators is not None:
             self._profile["computing_operators"] = calls.operators
 
@@ -318,7 +328,7 @@ class Case:
         self._profile["parameters"] = messages.parameters(note, len(reference.state))
         return matched(note, reference)
 
-    def _stressed(self, calls: trials.Trials | ReplayTrials, reference: Reference) -> bool:
+    def _stressed(self, calls: Trials | ReplayTrials, reference: Reference) -> bool:
         """Make the calls of the probe `stress`; returns whether the candidate ended in one."""
         found = StressTrials(self._runner, self._dialogue, self._settings, self._profile)
         try:
