@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -39,11 +40,28 @@ class Candidate:
         self.model: Any = None
         """What was constructed."""
         self.state = State()
+        self.attachments = 0
+        """How often shared memory was mapped."""
         self._backend = backend
         self._path = path
         self._module_class: Any = None
 
     # --- orders -----------------------------------------------------------------------------------------------------
+
+    def attach(self, frame: Frame) -> None:
+        """Map the device's memory in which inputs and outputs lie from now on."""
+        from kernelrl_judge.protocol.device_memory import Arena
+
+        sizes = decode_tree(frame.body)
+        self.attachments += 1
+        for memory, size, descriptor in zip(
+            (self.inputs, self.outputs), (sizes["inputs"], sizes["outputs"]), frame.descriptors, strict=True
+        ):
+            if memory.arena is not None:
+                memory.arena.close()
+            # A kernel may work in place on its inputs. The judge reads its own of them.
+            memory.arena = Arena.attach(descriptor, size, 0)
+            os.close(descriptor)
 
     def load(self, frame: Frame) -> None:
         """Import its source."""

@@ -8,6 +8,7 @@ that leaves it is believed: see `kernelrl_judge.protocol.frames`.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import signal
@@ -22,15 +23,15 @@ from kernelrl_judge.isolation import sandbox
 from kernelrl_judge.protocol.failures import Stage
 from kernelrl_judge.protocol.frames import Frame, FrameKind
 from kernelrl_judge.protocol.out_of_memory import NO_DEVICE_MEMORY, lacks_device_memory
-from kernelrl_judge.runner.calls import Calls
 from kernelrl_judge.runner.candidate import Candidate
 from kernelrl_judge.runner.dialogue import CandidateFailed, Dialogue, flush
 from kernelrl_judge.runner.memory import Inputs, Originals, Outputs
-from kernelrl_judge.runner.timed import Windows
 
 if TYPE_CHECKING:
     from kernelrl_judge.replay.library import Library
+    from kernelrl_judge.runner.calls import Calls
     from kernelrl_judge.runner.recorder import CandidateRecorder
+    from kernelrl_judge.runner.timed import Windows
 
 _PASSING_ON = (FrameKind.CONSTRUCT, FrameKind.CALL, FrameKind.IMPOSE, FrameKind.STAGE, FrameKind.RECORD)
 _STAGES = {
@@ -116,20 +117,33 @@ def _make_context() -> None:
         torch.cuda.device_count()
 
 
+def _calls(candidate: Candidate) -> Calls:
+    # A recording does without.
+    from kernelrl_judge.runner.calls import Calls
+
+    return Calls(candidate)
+
+
+def _windows(candidate: Candidate) -> Windows:
+    from kernelrl_judge.runner.timed import Windows
+
+    return Windows(candidate)
+
+
 def _serve(candidate: Candidate, originals: Originals, recorder: CandidateRecorder | None) -> None:
     """Do what the judge orders until it has no more orders, or the candidate has failed."""
     dialogue = candidate.dialogue
-    calls, windows = Calls(candidate), Windows(candidate)
+    calls, windows = functools.cache(lambda: _calls(candidate)), functools.cache(lambda: _windows(candidate))
     orders: dict[FrameKind, Callable[[Frame], None]] = {
         FrameKind.PING: dialogue.ping,
         FrameKind.LOAD: candidate.load,
-        FrameKind.ATTACH: windows.attach,
+        FrameKind.ATTACH: candidate.attach,
         FrameKind.CONSTRUCT: candidate.construct,
-        FrameKind.CALL: calls.call,
-        FrameKind.IMPOSE: windows.impose,
-        FrameKind.STAGE: windows.stage,
-        FrameKind.WINDOW: windows.window,
-        FrameKind.TIME: windows.by_kernelbench,
+        FrameKind.CALL: lambda frame: calls().call(frame),
+        FrameKind.IMPOSE: lambda frame: windows().impose(frame),
+        FrameKind.STAGE: lambda frame: windows().stage(frame),
+        FrameKind.WINDOW: lambda frame: windows().window(frame),
+        FrameKind.TIME: lambda frame: windows().by_kernelbench(frame),
     }
     if recorder is not None:
         orders[FrameKind.RECORD] = recorder.record

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import time
 from typing import Any
 
@@ -29,28 +28,13 @@ class Windows:
         self._staged: list[Any] = []
         self._past: list[Any] = []
         self._collects = False
-        self._staging = b""
+        self._staging: Any = None
         self._staging_order: Any = None
         self._places: list[list[Any]] = []
         self._all_places: list[Any] = []
         self._events: Any = None
 
     # --- orders -----------------------------------------------------------------------------------------------------
-
-    def attach(self, frame: Frame) -> None:
-        """Map the device's memory in which inputs and outputs lie from now on."""
-        from kernelrl_judge.protocol.device_memory import Arena
-
-        sizes = decode_tree(frame.body)
-        self._staging = b""
-        for memory, size, descriptor in zip(
-            (self._inputs, self._outputs), (sizes["inputs"], sizes["outputs"]), frame.descriptors, strict=True
-        ):
-            if memory.arena is not None:
-                memory.arena.close()
-            # A kernel may work in place on its inputs. The judge reads its own of them.
-            memory.arena = Arena.attach(descriptor, size, 0)
-            os.close(descriptor)
 
     def impose(self, frame: Frame) -> None:
         """Give the candidate a state before a window."""
@@ -64,9 +48,10 @@ class Windows:
         from kernelrl_judge.runner.windows import made_events
 
         self._inputs.refresh()
-        again = frame.body == self._staging
+        staging = (self._candidate.attachments, frame.body)
+        again = staging == self._staging
         if not again:
-            self._staging = frame.body
+            self._staging = staging
             self._staging_order = decode_tree(frame.body)
             self._places = self._outputs.places(self._staging_order["outputs"])
             self._all_places = [place for places in self._places for place in places]

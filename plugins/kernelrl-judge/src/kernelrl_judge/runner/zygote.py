@@ -24,13 +24,9 @@ from kernelrl_judge.replay import library as replay
 from kernelrl_judge.runner import host_memory
 from kernelrl_judge.runner import main as runner
 
-_OWN = (
-    "kernelrl_judge.protocol.layouts",
-    "kernelrl_judge.protocol.seeds",
-    "kernelrl_judge.runner.builds",
-    "kernelrl_judge.runner.operators",
-    "kernelrl_judge.runner.windows",
-)
+_MODULES = ("kernelrl_judge.protocol.layouts", "kernelrl_judge.protocol.seeds", "kernelrl_judge.runner.builds")
+_MODULES_ON_GPU = ("kernelrl_judge.protocol.device_memory", "kernelrl_judge.runner.recorder")
+_MODULES_ELSEWHERE = tuple(f"kernelrl_judge.runner.{name}" for name in ("calls", "operators", "timed", "windows"))
 """What a runner imports when it is needed: each fork would do it anew, and prepare patterns of text for it."""
 READY = b"ready"
 MAX_REASON_BYTES = 500
@@ -67,7 +63,7 @@ def main(
     try:
         backend = _backend(target)
         modules = backend.preload(mode)
-        for module in (*_OWN, *modules):
+        for module in (*_MODULES, *(_MODULES_ON_GPU if mode == "gpu" else _MODULES_ELSEWHERE), *modules):
             importlib.import_module(module)
     except Exception as error:
         # An installation that is broken: the user gets the reason.
