@@ -18,7 +18,7 @@ import torch
 
 from kernelrl_judge.protocol.device_memory import Arena
 from kernelrl_judge.protocol.frames import ProtocolError
-from kernelrl_judge.protocol.layouts import Layouts, distinct, laid_out
+from kernelrl_judge.protocol.layouts import distinct, laid_out, lay_out
 from kernelrl_judge.protocol.values import TensorLeaf, leaves_of
 
 __all__ = ["ArenaExchange", "Arenas", "Exchange", "FileExchange"]
@@ -60,7 +60,6 @@ class FileExchange:
     """Two anonymous files: `inputs`, which the runner can only read, and `outputs`."""
 
     def __init__(self) -> None:
-        self._layouts = Layouts("cpu")
         self.inputs = os.memfd_create("inputs", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         # A runner could open it anew to write: a file that is made shorter while the judge writes would end the judge.
         fcntl.fcntl(self.inputs, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL)
@@ -72,11 +71,11 @@ class FileExchange:
         _write_at(self.inputs, text, 0)
 
     def share(self, values: Any) -> Any:
-        laid = self._layouts.of(values)
+        laid = lay_out(values, "cpu")
         self._grow(laid.end)
         if laid.end:
             with mmap.mmap(self.inputs, laid.end) as view:
-                for leaf, tensor in laid.chunks():
+                for leaf, tensor in laid.chunks:
                     if tensor.numel():
                         flat = torch.frombuffer(view, dtype=tensor.dtype, count=leaf.span, offset=leaf.offset)
                         distinct(laid_out(leaf, flat)).copy_(distinct(tensor))
@@ -84,7 +83,7 @@ class FileExchange:
         return laid.tree
 
     def announce(self, values: Any, room: int) -> Any:
-        laid = self._layouts.of(values)
+        laid = lay_out(values, "cpu")
         self._grow(laid.end)
         self.make_room(room)
         return laid.tree
@@ -166,17 +165,16 @@ class ArenaExchange:
         self._arenas = arenas
         self._attach = attach
         self._attached = False
-        self._layouts = Layouts("cuda")
         self._room = 0
         self._filled = 0
         self._tree: Any = None
         self._targets: list[torch.Tensor] = []
 
     def share(self, values: Any) -> Any:
-        laid = self._layouts.of(values)
+        laid = lay_out(values, "cuda")
         self._filled = laid.end
         self._fit()
-        full = [(leaf, tensor) for leaf, tensor in laid.chunks() if tensor.numel()]
+        full = [(leaf, tensor) for leaf, tensor in laid.chunks if tensor.numel()]
         if laid.tree != self._tree:
             # The windows of a candidate are all laid out alike.
             self._targets = [self._target(leaf, tensor.dtype) for leaf, tensor in full]
@@ -190,7 +188,7 @@ class ArenaExchange:
         return distinct(laid_out(leaf, self._input(leaf, dtype)))
 
     def announce(self, values: Any, room: int) -> Any:
-        laid = self._layouts.of(values)
+        laid = lay_out(values, "cuda")
         # Both at once: a runner attaches both anew where one is replaced.
         self._filled, self._room = laid.end, room
         self._fit()
@@ -220,7 +218,7 @@ class ArenaExchange:
 
     def laid_out(self, values: Any) -> Any:
         """What `share` returns for these values; nothing is written."""
-        return self._layouts.of(values).tree
+        return lay_out(values, "cuda").tree
 
     def read_inputs(self, like: Any, tree: Any) -> Any:
         """Copies of shared values, as they are now.

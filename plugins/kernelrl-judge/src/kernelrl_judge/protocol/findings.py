@@ -1,10 +1,10 @@
-"""The rules of the judge's findings, and how a finding is made from one."""
+"""The rules of the judge's findings."""
 
 from __future__ import annotations
 
-from kernelrl_core.api.evaluators import Finding, Rule, Severity
+from kernelrl_core.api.evaluators import Rule, Severity
 
-__all__ = ["RULES", "found"]
+__all__ = ["RULES"]
 
 RULES = (
     Rule(
@@ -103,16 +103,3 @@ RULES = (
     ),
 )
 """In the order of the documentation. `hidden_source` is a rule of the checkers, which the judge reports as well."""
-
-_BY_ID = {rule.id: rule for rule in RULES}
-
-
-def found(rule: str, evidence: str, *, severity: Severity | None = None) -> Finding:
-    """A finding of the judge.
-
-    Args:
-        rule: id of one of `RULES`.
-        severity: in place of the rule's own.
-    """
-    declared = _BY_ID[rule]
-    return Finding(declared.id, severity or declared.severity, evidence, checker="judge")

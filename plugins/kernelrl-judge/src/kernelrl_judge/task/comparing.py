@@ -18,6 +18,7 @@ import attrs
 import torch
 
 from kernelrl_core.api.evaluators import EvaluationSettings, Mismatch
+from kernelrl_judge.protocol.trees import leaves
 from kernelrl_judge.protocol.values import TensorLeaf
 
 __all__ = ["Tolerance", "compare_bytes", "compare_described", "compare_values", "tolerance"]
@@ -94,42 +95,27 @@ def compare_described(expected: Any, actual: Any, device: str, path: str = "") -
     return None
 
 
-def compare_values(expected: Any, actual: Any, limit: Tolerance, path: str = "") -> Mismatch | None:
+def compare_values(expected: Any, actual: Any, limit: Tolerance) -> Mismatch | None:
     """Compare the elements of outputs whose description is equal; `actual` holds tensors again."""
-    if isinstance(expected, torch.Tensor):
-        return _compare_tensor(expected, actual, limit, path)
-    if isinstance(expected, list | tuple):
-        pairs = [(f"{path}[{index}]", *pair) for index, pair in enumerate(zip(expected, actual, strict=True))]
-    elif isinstance(expected, dict):
-        pairs = [(f"{path}[{key!r}]", value, actual[str(key)]) for key, value in expected.items()]
-    elif isinstance(expected, float):
-        return _compare_tensor(
-            torch.tensor(expected, dtype=torch.float64), torch.tensor(actual, dtype=torch.float64), limit, path
-        )
-    else:
-        return None if expected == actual else Mismatch("values", path, repr(expected), repr(actual)[:200])
-    for below, want, got in pairs:
-        found = compare_values(want, got, limit, below)
+    for path, want, got in leaves(expected, actual):
+        if isinstance(want, float):
+            want, got = (torch.tensor(number, dtype=torch.float64) for number in (want, got))
+        if isinstance(want, torch.Tensor):
+            found = _compare_tensor(want, got, limit, path)
+        else:
+            found = None if want == got else Mismatch("values", path, repr(want), repr(got)[:200])
         if found is not None:
             return found
     return None
 
 
-def compare_bytes(first: Any, second: Any, path: str = "") -> Mismatch | None:
+def compare_bytes(first: Any, second: Any) -> Mismatch | None:
     """The first tensor that is not the same in both, bit by bit; their description is equal."""
-    if isinstance(first, torch.Tensor):
-        left, right = (tensor.detach().contiguous().reshape(-1).view(torch.uint8) for tensor in (first, second))
-        return None if torch.equal(left.to(right.device), right) else Mismatch("values", path)
-    if isinstance(first, list | tuple):
-        pairs = [(f"{path}[{index}]", *pair) for index, pair in enumerate(zip(first, second, strict=True))]
-    elif isinstance(first, dict):
-        pairs = [(f"{path}[{key!r}]", value, second[str(key)]) for key, value in first.items()]
-    else:
-        return None
-    for below, left, right in pairs:
-        found = compare_bytes(left, right, below)
-        if found is not None:
-            return found
+    for path, *pair in leaves(first, second):
+        if isinstance(pair[0], torch.Tensor):
+            left, right = (tensor.detach().contiguous().reshape(-1).view(torch.uint8) for tensor in pair)
+            if not torch.equal(left.to(right.device), right):
+                return Mismatch("values", path)
     return None
 
 

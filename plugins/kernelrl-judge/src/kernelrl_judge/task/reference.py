@@ -14,8 +14,9 @@ import torch
 
 from kernelrl_core.api.evaluators import EvaluationSettings
 from kernelrl_judge.protocol.attributes import version_of
+from kernelrl_judge.protocol.layouts import cloned
 from kernelrl_judge.protocol.seeds import seed
-from kernelrl_judge.protocol.trees import cast, cloned, detached, mapped, placed, same, tensors, widened
+from kernelrl_judge.protocol.trees import detached, mapped, same, tensors, widened
 from kernelrl_judge.task.domain import Domain, domains
 from kernelrl_judge.task.input_indices import FIRST_TIMED
 from kernelrl_judge.task.overlays import overlaid
@@ -213,7 +214,10 @@ class Reference:
             made = [self._module.get_inputs() for _ in range(count)]
             if overlays is not None:
                 made = [overlaid(values, self.settings.input_overlay, overlays) for values in made]
-        return [[cast(placed(value, self.device), self.dtype) for value in values] for values in made]
+        return [[mapped(value, self._moved) for value in values] for values in made]
+
+    def _moved(self, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.to(self.device, self.dtype if tensor.is_floating_point() else None)
 
     def expected(self, inputs: list[Any], index: int = 0) -> Any:
         """What the reference makes of inputs; they stay as they are."""
