@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["detached", "leaves", "mapped", "real", "reals", "same", "tensors", "widened"]
+__all__ = ["detached", "leaves", "mapped", "real", "reals", "same", "tensors", "total_bytes", "widened"]
 
 
 def mapped(value: Any, function: Callable[[torch.Tensor], Any], *, key: Callable[[Any], Any] = lambda key: key) -> Any:
@@ -49,6 +49,11 @@ def real(tensor: torch.Tensor) -> torch.Tensor:
 def tensors(value: Any) -> list[torch.Tensor]:
     """The tensors of a value, in its order."""
     return [leaf for _, leaf in leaves(value) if isinstance(leaf, torch.Tensor)]
+
+
+def total_bytes(value: Any) -> int:
+    """Bytes of the elements of all tensors."""
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors(value))
 
 
 def leaves(*values: Any, path: str = "") -> Iterator[tuple[Any, ...]]:

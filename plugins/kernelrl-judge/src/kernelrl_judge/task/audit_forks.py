@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import importlib
 import json
 import os
 import resource
@@ -34,12 +33,8 @@ def main() -> None:
     # What a reference prints is no answer.
     os.dup2(2, 1)
     requests = os.fdopen(os.dup(0), "rb", buffering=0)
-    # What counts operations imports torch's compiler, which takes longer than an audit.
-    gc.disable()
-    importlib.import_module("torch._dynamo")
     # Pages of objects that the collector does not visit stay shared with the forks.
     gc.freeze()
-    gc.enable()
     while line := requests.readline():
         answers.write(json.dumps(_apart(json.loads(line), requests.fileno())) + "\n")
         answers.flush()

@@ -11,37 +11,11 @@ from torch.overrides import TorchFunctionMode
 
 __all__ = ["Broadcasts"]
 
-_OPERATIONS = frozenset(
-    {
-        *(
-            "add",
-            "sub",
-            "subtract",
-            "mul",
-            "multiply",
-            "div",
-            "divide",
-            "true_divide",
-            "truediv",
-            "floor_divide",
-            "pow",
-        ),
-        *("radd", "rsub", "rmul", "rdiv", "rtruediv", "rpow", "maximum", "minimum", "fmax", "fmin", "where", "atan2"),
-        *(
-            "eq",
-            "ne",
-            "lt",
-            "le",
-            "gt",
-            "ge",
-            "mse_loss",
-            "l1_loss",
-            "smooth_l1_loss",
-            "huber_loss",
-            "broadcast_tensors",
-        ),
-    }
-)
+_OPERATIONS = {
+    *("add", "sub", "subtract", "mul", "multiply", "div", "divide", "true_divide", "truediv", "floor_divide", "pow"),
+    *("radd", "rsub", "rmul", "rdiv", "rtruediv", "rpow", "maximum", "minimum", "fmax", "fmin", "where", "atan2"),
+    *("eq", "ne", "lt", "le", "gt", "ge", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "broadcast_tensors"),
+}
 
 
 class Broadcasts(TorchFunctionMode):

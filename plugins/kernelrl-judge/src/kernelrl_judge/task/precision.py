@@ -56,8 +56,8 @@ def wrong_values(
         exact = reference.exact(inputs, index)
     if exact is None:
         return wrong
-    pairs = leaves(*map(reals, (exact, expected, expected)))
-    own = max((largest_error(one, want) for _, one, want, _ in pairs if isinstance(one, torch.Tensor)), default=0.0)
+    pairs = leaves(reals(exact), reals(expected))
+    own = max((largest_error(one, want) for _, one, want in pairs if isinstance(one, torch.Tensor)), default=0.0)
     if compare_values(exact, actual, attrs.evolve(limit, own_error=own)) is None:
         return None
     if reference.dtype is torch.float32 and _of_ten_bits(reference, inputs, index, exact, actual):
@@ -94,12 +94,9 @@ def _with_bits(tensor: torch.Tensor, change: Callable[[torch.Tensor], torch.Tens
 
 def _distance(exact: Any, actual: Any) -> float:
     """Root of the sum of the squared differences of all numbers."""
-    pairs = [(one, other) for _, one, other, _ in leaves(*map(reals, (exact, actual, actual)))]
-    return (
-        sum(
-            float((other.double().to(one.device) - one).square().sum())
-            for one, other in pairs
-            if isinstance(one, torch.Tensor) and one.is_floating_point()
-        )
-        ** 0.5
-    )
+    squares = [
+        float((other.double().to(one.device) - one).square().sum())
+        for _, one, other in leaves(reals(exact), reals(actual))
+        if isinstance(one, torch.Tensor) and one.is_floating_point()
+    ]
+    return sum(squares) ** 0.5

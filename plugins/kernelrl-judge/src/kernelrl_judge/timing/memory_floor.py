@@ -9,11 +9,10 @@ replaced without harm, and count nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
 
 import torch
 
+from kernelrl_judge.protocol.trees import tensors, total_bytes
 from kernelrl_judge.task.comparing import compare_bytes
 from kernelrl_judge.task.input_indices import WEIGHED
 from kernelrl_judge.task.reference import Reference
@@ -38,7 +37,7 @@ def memory_floor_us(reference: Reference, calls: int, bandwidth_gb_s: float, cac
         cache_bytes: size of the last cache before the memory.
     """
     inputs, parameters = bytes_that_matter(reference)
-    written = max(0, calls * _size(reference.like) - cache_bytes)
+    written = max(0, calls * total_bytes(reference.like) - cache_bytes)
     return (calls * inputs + parameters + written) / calls / bandwidth_gb_s / 1e3
 
 
@@ -54,7 +53,7 @@ def _found(reference: Reference) -> tuple[int, int]:
     inputs = reference.inputs(WEIGHED)
     before = reference.expected(inputs)
     own = reference.model.state_dict()
-    groups = [_tensors(inputs), list(own.values())]
+    groups = [tensors(inputs), list(own.values())]
     least = _LEAST_SHARE * sum(map(_storage, [tensor for group in groups for tensor in group]))
     generator = torch.Generator().manual_seed(0)
 
@@ -89,17 +88,3 @@ def _lower_end(hits: int, count: int) -> float:
 def _storage(tensor: torch.Tensor) -> int:
     """Bytes that a tensor takes, of which a broadcast one has fewer than elements."""
     return min(tensor.numel() * tensor.element_size(), tensor.untyped_storage().nbytes())
-
-
-def _size(value: Any) -> int:
-    return sum(tensor.numel() * tensor.element_size() for tensor in _tensors(value))
-
-
-def _tensors(value: Any) -> Sequence[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        return [value]
-    if isinstance(value, list | tuple):
-        return [tensor for item in value for tensor in _tensors(item)]
-    if isinstance(value, dict):
-        return [tensor for item in value.values() for tensor in _tensors(item)]
-    return []

@@ -6,16 +6,13 @@ architectures", Communications of the ACM 52 (2009).
 
 from __future__ import annotations
 
-from typing import Any
-
-import torch
-from torch.utils._python_dispatch import TorchDispatchMode
-
 from kernelrl_judge.peer.device_facts import Ceilings
+from kernelrl_judge.protocol.trees import total_bytes
 from kernelrl_judge.task.input_indices import LEARNED
+from kernelrl_judge.task.operations import OperationCounter
 from kernelrl_judge.task.reference import Reference
 
-__all__ = ["OperationCounter", "count_work", "roofline"]
+__all__ = ["count_work", "roofline"]
 
 
 def roofline(reference: Reference, runtime_us: float, ceilings: Ceilings) -> dict[str, float]:
@@ -50,40 +47,7 @@ def count_work(reference: Reference) -> None:
 
 def _work(reference: Reference) -> tuple[int, int]:
     inputs = reference.inputs(LEARNED)
-    moved = _bytes(inputs) + _bytes(reference.state) + _bytes(reference.like)
+    moved = total_bytes([inputs, reference.state, reference.like])
     with OperationCounter() as counter:
         reference.expected(inputs)
     return moved, counter.flops
-
-
-class OperationCounter(TorchDispatchMode):
-    """Counts floating-point operations by torch's formulas. torch's own `FlopCounterMode` imports its compiler first,
-    which takes seconds in each judge."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.flops = 0
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        # To keep torch's compiler away from this class would be to import it.
-        return False
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        from torch.utils.flop_counter import flop_registry
-
-        found = func(*args, **(kwargs or {}))
-        count = flop_registry.get(func._overloadpacket)
-        if count is not None:
-            self.flops += count(*args, **(kwargs or {}), out_val=found)
-        return found
-
-
-def _bytes(value: Any) -> int:
-    if isinstance(value, torch.Tensor):
-        return value.numel() * value.element_size()
-    if isinstance(value, list | tuple):
-        return sum(map(_bytes, value))
-    if isinstance(value, dict):
-        return sum(map(_bytes, value.values()))
-    return 0
