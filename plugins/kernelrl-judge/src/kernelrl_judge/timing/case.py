@@ -16,11 +16,12 @@ from kernelrl_judge.peer.process import Runner
 from kernelrl_judge.runner import host_memory
 from kernelrl_judge.task.comparing import tolerance
 from kernelrl_judge.task.reference import Reference
-from kernelrl_judge.timing.direct import DirectMeasurement, Timing
+from kernelrl_judge.timing.direct import DirectMeasurement
 from kernelrl_judge.timing.kernelbench import KernelBenchMeasurement
 from kernelrl_judge.timing.memory_floor import memory_floor_us
 from kernelrl_judge.timing.replay import ReplayMeasurement
 from kernelrl_judge.timing.roofline import roofline
+from kernelrl_judge.timing.statistics import Timing
 
 __all__ = ["CaseTiming", "Measurement"]
 

@@ -14,19 +14,17 @@ least its CPU time by the threads that both sides have.
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import math
 import random
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import attrs
 import torch
 
-from kernelrl_core.api.evaluators import Finding, Mismatch, RuntimeStatistics, Severity
+from kernelrl_core.api.evaluators import Finding, Mismatch, Severity
 from kernelrl_judge.peer.memory import ArenaExchange, Exchange
 from kernelrl_judge.peer.process import Runner
 from kernelrl_judge.probes.values import is_replay, replay
@@ -42,13 +40,11 @@ from kernelrl_judge.task.comparing import Tolerance, compare_bytes
 from kernelrl_judge.task.input_indices import FIRST_TIMED
 from kernelrl_judge.task.precision import wrong_values
 from kernelrl_judge.task.reference import Reference
-from kernelrl_judge.timing.statistics import interval_of_ratio, settled, summarise
+from kernelrl_judge.timing.statistics import Stages, Timing, make_rounds
 
-__all__ = ["DirectMeasurement", "Timing", "WrongWindow", "beyond_s", "per_window_s"]
+__all__ = ["DirectMeasurement", "WrongWindow", "beyond_s", "per_window_s"]
 
-_MIN_ROUNDS = 8
 _SETTLED = 0.012
-_LONGEST_S = 15.0
 _BUDGET_S = {"cuda": 0.4, "cpu": 1.0}
 _WINDOW_S = 8e-3
 """Aimed at for n calls: half of them are still long against the delays of the scheduler."""
@@ -79,17 +75,6 @@ class WrongWindow(Exception):
         self.mismatch = mismatch
         self.finding = finding
         self.changed = changed
-
-
-@attrs.frozen
-class Timing:
-    """What the windows gave."""
-
-    runtime: RuntimeStatistics
-    baseline: RuntimeStatistics
-    speedup: float
-    speedup_ci: tuple[float, float]
-    telemetry: dict[str, Any]
 
 
 class DirectMeasurement:
@@ -136,7 +121,7 @@ class DirectMeasurement:
         self._calls = {"candidate": 2, "baseline": 2}
         self._rounds: list[tuple[dict[str, float], dict[str, float]]] = []
         self._copies_s: list[float] = []
-        self._stages_s: dict[str, float] = {}
+        self._stage = Stages()
 
     def run(self, max_rounds: int) -> None:
         """Make the windows.
@@ -146,15 +131,13 @@ class DirectMeasurement:
             What `expect` raises.
         """
         self._find_lengths()
-        started = time.perf_counter()
-        while True:
-            self._rounds.append(self._round())
-            count, spent_s = len(self._rounds), time.perf_counter() - started
-            if count >= max_rounds or spent_s > _LONGEST_S:
-                break
-            is_settled = all(settled([full[side] for full, _ in self._rounds], _SETTLED) for side in self._calls)
-            if count >= min(_MIN_ROUNDS, max_rounds) and (is_settled or spent_s > _BUDGET_S[self._device]):
-                break
+        make_rounds(
+            lambda: self._rounds.append(self._round()),
+            lambda: [[full[side] for full, _ in self._rounds] for side in self._calls],
+            most=max_rounds,
+            budget_s=_BUDGET_S[self._device],
+            share=_SETTLED,
+        )
 
     def release(self) -> None:
         """Let go of values: what refers to this object may live until garbage is collected."""
@@ -163,20 +146,14 @@ class DirectMeasurement:
 
     def result(self) -> Timing:
         """Medians, speedup and telemetry."""
-        candidate_us, baseline_us = self._per_call_us("candidate"), self._per_call_us("baseline")
-        runtime, baseline = summarise(candidate_us), summarise(baseline_us)
-        return Timing(
-            runtime,
-            baseline,
-            speedup=baseline.median_us / runtime.median_us,
-            speedup_ci=interval_of_ratio(baseline_us, candidate_us),
-            telemetry={
-                "method": "calls",
-                "rounds": runtime.n,
-                "calls_per_window": self._calls["candidate"],
-                "baseline_calls_per_window": self._calls["baseline"],
-                "stages_s": {name: round(spent_s, 4) for name, spent_s in self._stages_s.items()},
-            },
+        return Timing.of(
+            self._per_call_us("candidate"),
+            self._per_call_us("baseline"),
+            method="calls",
+            rounds=len(self._rounds),
+            calls_per_window=self._calls["candidate"],
+            baseline_calls_per_window=self._calls["baseline"],
+            stages_s=self._stage.rounded(),
         )
 
     def _find_lengths(self) -> None:
@@ -294,7 +271,7 @@ class DirectMeasurement:
             started = time.perf_counter()
             window(self._reference.model, inputs, self._device, scratch.keep)
             spent_s = time.perf_counter() - started
-            outputs = scratch.outputs()
+            outputs = scratch.outputs
         self._reference.restore()
         return spent_s, outputs
 
@@ -324,12 +301,6 @@ class DirectMeasurement:
             self._scratches[calls] = _Scratch(self._reference.like, calls)
         return self._scratches[calls]
 
-    @contextlib.contextmanager
-    def _stage(self, name: str) -> Iterator[None]:
-        started = time.perf_counter()
-        yield
-        self._stages_s[name] = self._stages_s.get(name, 0.0) + time.perf_counter() - started
-
 
 def per_window_s(windows: Sequence[tuple[float, float]], ratio: float) -> float:
     """What a window costs beside its calls, in seconds.
@@ -353,35 +324,19 @@ def beyond_s(before_s: dict[int, float], after_s: dict[int, float], window_s: fl
     return alone_s - window_s if alone_s > _MORE_THREADS * window_s else 0.0
 
 
-class _Room:
-    """Bytes in the place of a runner's file of outputs."""
-
-    def __init__(self, content: torch.Tensor) -> None:
-        self._bytes = content
-
-    def tensor(self, offset: int, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-        count = math.prod(shape) * torch.empty((), dtype=dtype).element_size()
-        return self._bytes[offset : offset + count].view(dtype).view(shape)
-
-
 class _Scratch:
     """A place in the judge's own memory for the outputs of each of some calls on the CPU."""
 
     def __init__(self, like: Any, calls: int) -> None:
-        trees, room = places(like, calls, "cpu")
-        self._like = like
-        self._outputs = Outputs(-1)
-        self._outputs.arena = _Room(torch.zeros(max(room, 1), dtype=torch.uint8))
-        self._targets = self._outputs.places(trees)
+        self._writer = Outputs(-1)
+        self.outputs = [mapped(like, _place) for _ in range(calls)]
+        """What was copied, with the structure of an output."""
+        self._targets = [*map(tensors, self.outputs)]
         self._value = mapped(like, torch.zeros_like)
 
     def keep(self, index: int, value: Any) -> None:
         """Copy an output as a runner does."""
-        self._outputs.fill(self._targets[index], [value])
-
-    def outputs(self) -> list[Any]:
-        """What was copied, with the structure of an output."""
-        return [_with_tensors(self._like, iter(targets)) for targets in self._targets]
+        self._writer.fill(self._targets[index], [value])
 
     def copy_s(self) -> float:
         """Seconds of one copy, by one for each place."""
@@ -391,5 +346,5 @@ class _Scratch:
         return (time.perf_counter() - started) / len(self._targets)
 
 
-def _with_tensors(like: Any, found: Iterator[torch.Tensor]) -> Any:
-    return mapped(like, lambda _: next(found))
+def _place(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.zeros(tensor.shape, dtype=tensor.dtype)

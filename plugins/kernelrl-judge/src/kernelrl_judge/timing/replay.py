@@ -7,11 +7,9 @@ numbers of calls.
 
 from __future__ import annotations
 
-import contextlib
 import random
 import statistics
-import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -30,15 +28,13 @@ from kernelrl_judge.task.comparing import Tolerance, tolerance
 from kernelrl_judge.task.input_indices import FIRST_TIMED
 from kernelrl_judge.task.precision import wrong_values
 from kernelrl_judge.task.reference import Reference
-from kernelrl_judge.timing.direct import Timing, WrongWindow
-from kernelrl_judge.timing.statistics import interval_of_ratio, settled, summarise
+from kernelrl_judge.timing.direct import WrongWindow
+from kernelrl_judge.timing.statistics import Stages, Timing, make_rounds
 
 __all__ = ["ReplayMeasurement", "Unmeasured", "slots_for"]
 
-_MIN_ROUNDS = 8
 _SETTLED = 0.005
 _BUDGET_S = 0.12
-_LONGEST_S = 15.0
 _SECTIONS = 2
 """A section whose times the judge's clock does not confirm is repeated once."""
 _CHUNK_BYTES = 256 << 20
@@ -82,7 +78,7 @@ class ReplayMeasurement:
         self._slots = Slots(1, 0, reduced=False)
         self._baseline: ReferenceSession | None = None
         self._rounds: list[_Round] = []
-        self._stages_s: dict[str, float] = {}
+        self._stage = Stages()
 
     @property
     def recorders(self) -> tuple[Library, Recorder]:
@@ -126,7 +122,13 @@ class ReplayMeasurement:
         """
         for _ in range(_SECTIONS):
             self._rounds = []
-            self._section(max_rounds)
+            make_rounds(
+                lambda: self._rounds.append(self._round()),
+                lambda: _per_call(self._rounds),
+                most=max_rounds,
+                budget_s=_BUDGET_S,
+                share=_SETTLED,
+            )
             sides = [[window for made in self._rounds for window in made[side : side + 2] if window] for side in (0, 2)]
             if clock_agrees(*sides):
                 break
@@ -145,41 +147,22 @@ class ReplayMeasurement:
         messages_us = statistics.median(full.host_us - full.whole_us for full, _, _, _ in self._rounds)
         unsteady = {id(window) for window, is_steady in zip(windows, steady(windows), strict=True) if not is_steady}
         kept = [made for made in self._rounds if not unsteady.intersection(map(id, made))] or self._rounds
-        candidate_us, baseline_us = _per_call(kept)
-        runtime, baseline = summarise(candidate_us), summarise(baseline_us)
-        return Timing(
-            runtime,
-            baseline,
-            speedup=baseline.median_us / runtime.median_us,
-            speedup_ci=interval_of_ratio(baseline_us, candidate_us),
-            telemetry={
-                "method": "replay",
-                "rounds": len(kept),
-                "dropped_rounds": len(self._rounds) - len(kept),
-                "calls_per_window": self._slots.calls,
-                "fewer_slots_for_memory": self._slots.reduced,
-                "sm_ghz": round(windows[0].sm_ghz, 3),
-                "host_beyond_device_us": round(messages_us, 1),
-                "stages_s": {name: round(spent_s, 4) for name, spent_s in self._stages_s.items()},
-            },
+        return Timing.of(
+            *_per_call(kept),
+            method="replay",
+            rounds=len(kept),
+            dropped_rounds=len(self._rounds) - len(kept),
+            calls_per_window=self._slots.calls,
+            fewer_slots_for_memory=self._slots.reduced,
+            sm_ghz=round(windows[0].sm_ghz, 3),
+            host_beyond_device_us=round(messages_us, 1),
+            stages_s=self._stage.rounded(),
         )
 
     def _inputs(self, calls: int) -> list[list[Any]]:
         found = self._reference.many_inputs(self._next_input, calls)
         self._next_input += calls
         return found
-
-    def _section(self, max_rounds: int) -> None:
-        started = time.perf_counter()
-        while len(self._rounds) < max_rounds:
-            self._rounds.append(self._round())
-            count, spent_s = len(self._rounds), time.perf_counter() - started
-            if spent_s > _LONGEST_S:
-                break
-            if count >= min(_MIN_ROUNDS, max_rounds) and (
-                spent_s > _BUDGET_S or all(settled(times, _SETTLED) for times in _per_call(self._rounds))
-            ):
-                break
 
     def _round(self) -> _Round:
         graphs = [0, 1] if self._slots.half else [0]
@@ -198,18 +181,7 @@ class ReplayMeasurement:
                     made[side, graph] = (self._session if side == "candidate" else self._baseline).run(graph)
             with self._stage("comparison"):
                 self._compare(inputs, made["candidate", graph].calls)
-        return (
-            made["candidate", 0],
-            made.get(("candidate", 1)),
-            made["baseline", 0],
-            made.get(("baseline", 1)),
-        )
-
-    @contextlib.contextmanager
-    def _stage(self, name: str) -> Iterator[None]:
-        started = time.perf_counter()
-        yield
-        self._stages_s[name] = self._stages_s.get(name, 0.0) + time.perf_counter() - started
+        return made["candidate", 0], made.get(("candidate", 1)), made["baseline", 0], made.get(("baseline", 1))
 
     def _compare(self, inputs: list[list[Any]], calls: int) -> None:
         """All outputs of the last window, against those of the reference's window on the same inputs."""

@@ -1,18 +1,90 @@
-"""Medians of run times and how sure they are."""
+"""Rounds of windows, medians of run times, and how sure they are."""
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
+import attrs
 import torch
 
 from kernelrl_core.api.evaluators import RuntimeStatistics
 
-__all__ = ["interval_of_ratio", "settled", "summarise"]
+__all__ = ["Stages", "Timing", "interval_of_ratio", "make_rounds", "settled", "summarise"]
+
+_MIN_ROUNDS = 8
+_LONGEST_S = 15.0
 
 _RESAMPLES = 1000
 _SEED = 20_250_101
+
+
+@attrs.frozen
+class Timing:
+    """What the windows gave."""
+
+    runtime: RuntimeStatistics
+    baseline: RuntimeStatistics
+    speedup: float
+    speedup_ci: tuple[float, float]
+    telemetry: dict[str, Any]
+
+    @classmethod
+    def of(cls, candidate_us: Sequence[float], baseline_us: Sequence[float], **telemetry: Any) -> Timing:
+        """Medians and speedup.
+
+        Args:
+            candidate_us: time of one call in each round, in microseconds.
+            baseline_us: the same of the reference.
+        """
+        runtime, baseline = summarise(candidate_us), summarise(baseline_us)
+        interval = interval_of_ratio(baseline_us, candidate_us)
+        return cls(runtime, baseline, baseline.median_us / runtime.median_us, interval, telemetry)
+
+
+class Stages:
+    """Wall time by stage, in seconds."""
+
+    def __init__(self) -> None:
+        self._spent_s: dict[str, float] = {}
+
+    @contextlib.contextmanager
+    def __call__(self, name: str) -> Iterator[None]:
+        """Add what is done meanwhile to a stage."""
+        started = time.perf_counter()
+        yield
+        self._spent_s[name] = self._spent_s.get(name, 0.0) + time.perf_counter() - started
+
+    def rounded(self) -> dict[str, float]:
+        return {name: round(spent_s, 4) for name, spent_s in self._spent_s.items()}
+
+
+def make_rounds(
+    make: Callable[[], None],
+    times: Callable[[], Iterable[Sequence[float]]],
+    *,
+    most: int,
+    budget_s: float,
+    share: float,
+) -> None:
+    """Make rounds until the medians are known, or the time is spent.
+
+    Args:
+        times: those of each side until now.
+        most: rounds at most.
+        budget_s: time after which medians need not be known, in seconds.
+        share: of a median, within which it is known.
+    """
+    started = time.perf_counter()
+    for count in range(1, most + 1):
+        make()
+        spent_s = time.perf_counter() - started
+        enough = count >= _MIN_ROUNDS and (spent_s > budget_s or all(settled(side, share) for side in times()))
+        if enough or spent_s > _LONGEST_S:
+            break
 
 
 def summarise(samples_us: Sequence[float]) -> RuntimeStatistics:
