@@ -28,8 +28,6 @@ _LEAST_BYTES = 64 << 20
 _KEPT_BYTES = 1 << 30
 _KEPT_SHARE = 48
 """An arena is kept for the next candidate up to this many bytes, or one part in so many of the device's memory."""
-
-
 _MOST_OFFSET = 1 << 48
 """Beyond it no call of the system takes an offset."""
 
@@ -68,7 +66,7 @@ class FileExchange:
     def share_text(self, text: bytes) -> None:
         """Write `text` at offset 0."""
         self._grow(len(text))
-        _write_at(self.inputs, text, 0)
+        os.pwrite(self.inputs, text, 0)
 
     def share(self, values: Any) -> Any:
         laid = lay_out(values, "cpu")
@@ -167,25 +165,16 @@ class ArenaExchange:
         self._attached = False
         self._room = 0
         self._filled = 0
-        self._tree: Any = None
-        self._targets: list[torch.Tensor] = []
 
     def share(self, values: Any) -> Any:
         laid = lay_out(values, "cuda")
         self._filled = laid.end
         self._fit()
-        full = [(leaf, tensor) for leaf, tensor in laid.chunks if tensor.numel()]
-        if laid.tree != self._tree:
-            # The windows of a candidate are all laid out alike.
-            self._targets = [self._target(leaf, tensor.dtype) for leaf, tensor in full]
-            self._tree = laid.tree
-        if full:
-            torch._foreach_copy_(self._targets, [distinct(tensor) for _, tensor in full])
+        given = [distinct(tensor) for _, tensor in laid.chunks if tensor.numel()]
+        if given:
+            torch._foreach_copy_(self.inputs_of(laid.tree), given)
         torch.cuda.synchronize()
         return laid.tree
-
-    def _target(self, leaf: TensorLeaf, dtype: torch.dtype) -> torch.Tensor:
-        return distinct(laid_out(leaf, self._input(leaf, dtype)))
 
     def announce(self, values: Any, room: int) -> Any:
         laid = lay_out(values, "cuda")
@@ -203,7 +192,7 @@ class ArenaExchange:
 
     def inputs_of(self, tree: Any) -> list[torch.Tensor]:
         """The shared tensors that a tree of `share` describes, in its order. They end with the next, larger values."""
-        return [self._target(leaf, getattr(torch, leaf.dtype)) for leaf in leaves_of(tree) if 0 not in leaf.shape]
+        return [distinct(self._input(leaf)) for leaf in leaves_of(tree) if 0 not in leaf.shape]
 
     def outputs_of(self, leaves: Sequence[TensorLeaf]) -> torch.Tensor:
         """One view of equal outputs that lie at equal distances, with the number of the output as first dimension."""
@@ -224,19 +213,18 @@ class ArenaExchange:
         """Copies of shared values, as they are now.
 
         Args:
-            like: values with the dtypes of the shared ones.
+            like: values of the same structure.
             tree: what `share` returned for them.
         """
-        return _collect(like, tree, lambda leaf, tensor: laid_out(leaf, self._input(leaf, tensor.dtype)).clone())
+        return _collect(like, tree, lambda leaf, _: self._input(leaf).clone())
 
-    def _input(self, leaf: TensorLeaf, dtype: torch.dtype) -> torch.Tensor:
-        return self._arenas.inputs.tensor(leaf.offset, (leaf.span,), dtype)
+    def _input(self, leaf: TensorLeaf) -> torch.Tensor:
+        return laid_out(leaf, self._arenas.inputs.tensor(leaf.offset, (leaf.span,), getattr(torch, leaf.dtype)))
 
     def _fit(self) -> None:
         if self._arenas.fit(self._filled, self._room) or not self._attached:
             self._attach(self._arenas)
             self._attached = True
-            self._tree = None
 
     def _read(self, leaf: TensorLeaf, like: torch.Tensor) -> torch.Tensor:
         try:
@@ -257,10 +245,3 @@ def _collect(expected: Any, described: Any, read: Callable[[TensorLeaf, torch.Te
     if isinstance(expected, dict):
         return {str(key): _collect(value, described[str(key)], read) for key, value in expected.items()}
     return described
-
-
-def _write_at(descriptor: int, data: bytes, offset: int) -> None:
-    view = memoryview(data)
-    while view:
-        count = os.pwrite(descriptor, view, offset)
-        view, offset = view[count:], offset + count
