@@ -130,11 +130,7 @@ def own_mounts() -> bool:
 
 
 def private_mounts(
-    scratch: str,
-    hidden: Sequence[str],
-    shown: Sequence[str],
-    nodes: Sequence[str] | None,
-    closed: Sequence[str] = (),
+    scratch: str, hidden: Sequence[str], shown: Sequence[str], nodes: Sequence[str] | None, closed: Sequence[str] = ()
 ) -> bool:
     """Give this namespace a file system that cannot be written to, with only some of the users' files and devices.
 

@@ -115,14 +115,7 @@ def _lives_without_root(hidden: list[str], shown: list[str], closed: list[str]) 
 
 
 def enter(
-    *,
-    memory_mib: int,
-    on_gpu: bool,
-    cpu_s: int,
-    scratch: str,
-    keep: set[int],
-    status: int,
-    processes: bool = True,
+    *, memory_mib: int, on_gpu: bool, cpu_s: int, scratch: str, keep: set[int], status: int, processes: bool = True
 ) -> list[str]:
     """Shut this process in; returns in a process of its own with what could not be done.
 

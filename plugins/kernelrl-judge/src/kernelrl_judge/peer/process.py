@@ -23,13 +23,7 @@ from kernelrl_judge.protocol.device_memory import DeviceMemoryError
 from kernelrl_judge.protocol.frames import Frame, FrameKind
 from kernelrl_judge.protocol.out_of_memory import NO_DEVICE_MEMORY
 
-__all__ = [
-    "KEPT_OUTPUT_BYTES",
-    "Cancelled",
-    "DeadlinePassed",
-    "Runner",
-    "RunnerEnded",
-]
+__all__ = ["KEPT_OUTPUT_BYTES", "Cancelled", "DeadlinePassed", "Runner", "RunnerEnded"]
 
 KEPT_OUTPUT_BYTES = 16_384
 """Of what a candidate prints: of its beginning and of its end."""

@@ -24,16 +24,7 @@ from enum import IntEnum
 
 import attrs
 
-__all__ = [
-    "HEADER",
-    "MAGIC",
-    "MAX_BODY_BYTES",
-    "Frame",
-    "FrameKind",
-    "ProtocolError",
-    "receive",
-    "send",
-]
+__all__ = ["HEADER", "MAGIC", "MAX_BODY_BYTES", "Frame", "FrameKind", "ProtocolError", "receive", "send"]
 
 MAX_BODY_BYTES = 1 << 20
 _MAX_DESCRIPTORS = 4
