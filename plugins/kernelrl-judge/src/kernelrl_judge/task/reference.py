@@ -13,7 +13,6 @@ import attrs
 import torch
 
 from kernelrl_core.api.evaluators import EvaluationSettings
-from kernelrl_judge.protocol.attributes import version_of
 from kernelrl_judge.protocol.layouts import cloned
 from kernelrl_judge.protocol.seeds import seed
 from kernelrl_judge.protocol.trees import detached, mapped, same, tensors, widened
@@ -131,11 +130,7 @@ class Reference:
         for tensor in (*other.model.parameters(), *other.model.buffers()):
             if tensor.is_complex():
                 tensor.data = tensor.data.to(torch.complex128)
-        widened = {name: torch.promote_types(tensor.dtype, torch.float64) for name, tensor in self.state.items()}
-        other.state = {
-            name: tensor.to(widened[name]) if tensor.is_floating_point() or tensor.is_complex() else tensor
-            for name, tensor in self.state.items()
-        }
+        other.state = {name: widened(tensor) for name, tensor in self.state.items()}
         other.unsaved = {
             name: buffer.detach().clone() for name, buffer in other.model.named_buffers() if name in self.unsaved
         }
@@ -167,10 +162,6 @@ class Reference:
             return None
         finally:
             torch.set_default_dtype(before)
-
-    def seed(self, index: int) -> None:
-        """Seed the generators as for the inputs of an index."""
-        seed(self._number(index, 0), self.device)
 
     def inputs(self, index: int) -> list[Any]:
         """Fresh inputs on the device. Equal for equal seed, index and device."""
@@ -233,11 +224,11 @@ class Reference:
         before = self.constructed
         return {name: before[name] for name in sorted(self.facts.get("mutates_state", ()))}
 
-    def _called(self, inputs: list[Any], index: int, *, effects: bool, restores: bool = True) -> Trial:
+    def _called(self, inputs: list[Any], index: int, *, effects: bool) -> Trial:
         first = "returned_inputs" not in self.facts
         given = cloned(inputs)
         before = self.current() if first or effects else {}
-        versions = [version_of(tensor) for tensor in (*tensors(given), *before.values())]
+        versions, held = [*map(_version, tensors(given))], {name: _written(tensor) for name, tensor in before.items()}
         seed(self._number(index, 8), self.device)
         with of_task(self._task_id, "Model.forward(...)"), torch.no_grad():
             found = self.model(*given)
@@ -250,14 +241,9 @@ class Reference:
         state = {}
         if first or effects:
             after = self.current()
-            written = [version_of(tensor) for tensor in tensors(given)] != versions[: len(tensors(given))]
             # What was written to tells that it was; to compare the whole state in every call would take its time.
-            touched = [
-                name
-                for (name, tensor), version in zip(before.items(), versions[len(tensors(given)) :], strict=True)
-                if name in after and (after[name].data_ptr(), version_of(after[name])) != (tensor.data_ptr(), version)
-            ]
-            if (first or written) and not same(inputs, given):
+            touched = [name for name in before if name in after and _written(after[name]) != held[name]]
+            if (first or [*map(_version, tensors(given))] != versions) and not same(inputs, given):
                 self.facts["mutates_inputs"] = True
             self.facts["mutates_state"] |= self._changed_state(after, after if first else touched)
             state = {name: after[name].clone() for name in self.facts["mutates_state"] if name in after}
@@ -266,8 +252,7 @@ class Reference:
         del given
         # An output may be a buffer itself.
         expected = detached(found)
-        if restores:
-            self.restore()
+        self.restore()
         return Trial(inputs, expected, left, state)
 
     def reads(self, name: str) -> bool:
@@ -339,3 +324,12 @@ class Reference:
     def _number(self, index: int, place: int) -> int:
         digest = hashlib.sha256(f"{self._seed} {index}".encode()).digest()
         return int.from_bytes(digest[place : place + 8], "little")
+
+
+def _version(tensor: torch.Tensor) -> int:
+    """How often a tensor has been written to."""
+    return -1 if tensor.is_inference() else tensor._version
+
+
+def _written(tensor: torch.Tensor) -> tuple[int, int]:
+    return tensor.data_ptr(), _version(tensor)
