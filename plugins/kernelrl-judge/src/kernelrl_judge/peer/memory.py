@@ -12,13 +12,13 @@ import fcntl
 import mmap
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
 from kernelrl_judge.protocol.device_memory import Arena
 from kernelrl_judge.protocol.frames import ProtocolError
-from kernelrl_judge.protocol.layouts import distinct, laid_out, lay_out
+from kernelrl_judge.protocol.layouts import Laid, distinct, laid_out, lay_out
 from kernelrl_judge.protocol.values import TensorLeaf, leaves_of
 
 __all__ = ["ArenaExchange", "Arenas", "Exchange", "FileExchange"]
@@ -32,18 +32,26 @@ _MOST_OFFSET = 1 << 48
 """Beyond it no call of the system takes an offset."""
 
 
-class Exchange(Protocol):
+class Exchange:
     """Either form."""
 
-    def share(self, values: Any) -> Any: ...
+    device = "cpu"
+
+    def share(self, values: Any) -> Any:
+        laid = lay_out(values, self.device)
+        self._fit(inputs=laid.end)
+        self._write(laid)
+        return laid.tree
 
     def announce(self, values: Any, room: int) -> Any:
         """What `share` returns for values like these, which are not there yet; with bytes for outputs."""
-        ...
+        laid = lay_out(values, self.device)
+        self._fit(inputs=laid.end, outputs=room)
+        return laid.tree
 
     def make_room(self, count: int) -> None:
         """Have so many bytes for outputs."""
-        ...
+        self._fit(outputs=count)
 
     def collect(self, expected: Any, described: Any) -> Any:
         """Tensors in the place of the leaves of a description that equals the expected one: a copy made now.
@@ -51,10 +59,20 @@ class Exchange(Protocol):
         Raises:
             ProtocolError: a leaf points outside of the shared memory.
         """
-        ...
+        return _collect(expected, described, self._read)
+
+    def _fit(self, *, inputs: int | None = None, outputs: int | None = None) -> None:
+        """Have so many bytes for inputs and outputs; None leaves them as they are."""
+        raise NotImplementedError
+
+    def _write(self, laid: Laid) -> None:
+        raise NotImplementedError
+
+    def _read(self, leaf: TensorLeaf, like: torch.Tensor) -> torch.Tensor:
+        raise NotImplementedError
 
 
-class FileExchange:
+class FileExchange(Exchange):
     """Two anonymous files: `inputs`, which the runner can only read, and `outputs`."""
 
     def __init__(self) -> None:
@@ -65,12 +83,20 @@ class FileExchange:
 
     def share_text(self, text: bytes) -> None:
         """Write `text` at offset 0."""
-        self._grow(len(text))
+        self._fit(inputs=len(text))
         os.pwrite(self.inputs, text, 0)
 
-    def share(self, values: Any) -> Any:
-        laid = lay_out(values, "cpu")
-        self._grow(laid.end)
+    def close(self) -> None:
+        os.close(self.inputs)
+        os.close(self.outputs)
+
+    def _fit(self, *, inputs: int | None = None, outputs: int | None = None) -> None:
+        if inputs is not None and os.fstat(self.inputs).st_size < max(inputs, 1):
+            os.ftruncate(self.inputs, max(inputs, 1))
+        if outputs is not None:
+            os.ftruncate(self.outputs, outputs)
+
+    def _write(self, laid: Laid) -> None:
         if laid.end:
             with mmap.mmap(self.inputs, laid.end) as view:
                 for leaf, tensor in laid.chunks:
@@ -78,27 +104,6 @@ class FileExchange:
                         flat = torch.frombuffer(view, dtype=tensor.dtype, count=leaf.span, offset=leaf.offset)
                         distinct(laid_out(leaf, flat)).copy_(distinct(tensor))
                         del flat
-        return laid.tree
-
-    def announce(self, values: Any, room: int) -> Any:
-        laid = lay_out(values, "cpu")
-        self._grow(laid.end)
-        self.make_room(room)
-        return laid.tree
-
-    def make_room(self, count: int) -> None:
-        os.ftruncate(self.outputs, count)
-
-    def collect(self, expected: Any, described: Any) -> Any:
-        return _collect(expected, described, self._read)
-
-    def close(self) -> None:
-        os.close(self.inputs)
-        os.close(self.outputs)
-
-    def _grow(self, count: int) -> None:
-        if os.fstat(self.inputs).st_size < max(count, 1):
-            os.ftruncate(self.inputs, max(count, 1))
 
     def _read(self, leaf: TensorLeaf, like: torch.Tensor) -> torch.Tensor:
         if leaf.offset > _MOST_OFFSET:
@@ -151,7 +156,7 @@ class Arenas:
                 arena.close()
 
 
-class ArenaExchange:
+class ArenaExchange(Exchange):
     """Device memory for tensors.
 
     Args:
@@ -159,36 +164,13 @@ class ArenaExchange:
         attach: tells the runner to map the arenas as they are now.
     """
 
+    device = "cuda"
+
     def __init__(self, arenas: Arenas, attach: Callable[[Arenas], None]) -> None:
         self._arenas = arenas
         self._attach = attach
         self._attached = False
-        self._room = 0
-        self._filled = 0
-
-    def share(self, values: Any) -> Any:
-        laid = lay_out(values, "cuda")
-        self._filled = laid.end
-        self._fit()
-        given = [distinct(tensor) for _, tensor in laid.chunks if tensor.numel()]
-        if given:
-            torch._foreach_copy_(self.inputs_of(laid.tree), given)
-        torch.cuda.synchronize()
-        return laid.tree
-
-    def announce(self, values: Any, room: int) -> Any:
-        laid = lay_out(values, "cuda")
-        # Both at once: a runner attaches both anew where one is replaced.
-        self._filled, self._room = laid.end, room
-        self._fit()
-        return laid.tree
-
-    def make_room(self, count: int) -> None:
-        self._room = count
-        self._fit()
-
-    def collect(self, expected: Any, described: Any) -> Any:
-        return _collect(expected, described, self._read)
+        self._filled, self._room = 0, 0
 
     def inputs_of(self, tree: Any) -> list[torch.Tensor]:
         """The shared tensors that a tree of `share` describes, in its order. They end with the next, larger values."""
@@ -221,10 +203,19 @@ class ArenaExchange:
     def _input(self, leaf: TensorLeaf) -> torch.Tensor:
         return laid_out(leaf, self._arenas.inputs.tensor(leaf.offset, (leaf.span,), getattr(torch, leaf.dtype)))
 
-    def _fit(self) -> None:
+    def _fit(self, *, inputs: int | None = None, outputs: int | None = None) -> None:
+        self._filled = self._filled if inputs is None else inputs
+        self._room = self._room if outputs is None else outputs
+        # Both at once: a runner attaches both anew where one is replaced.
         if self._arenas.fit(self._filled, self._room) or not self._attached:
             self._attach(self._arenas)
             self._attached = True
+
+    def _write(self, laid: Laid) -> None:
+        given = [distinct(tensor) for _, tensor in laid.chunks if tensor.numel()]
+        if given:
+            torch._foreach_copy_(self.inputs_of(laid.tree), given)
+        torch.cuda.synchronize()
 
     def _read(self, leaf: TensorLeaf, like: torch.Tensor) -> torch.Tensor:
         try:

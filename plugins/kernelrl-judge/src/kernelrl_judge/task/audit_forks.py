@@ -16,7 +16,7 @@ import signal
 import sys
 import tempfile
 import traceback
-from typing import IO, Any, NoReturn
+from typing import Any, NoReturn
 
 import torch
 
@@ -60,18 +60,13 @@ def _apart(request: dict[str, Any], watch: int) -> dict[str, Any]:
         os.close(handle)
         if handle not in ended:
             return {"unaudited": f"not finished within {request['timeout_s']:g} s"}
+        answer.seek(0)
         try:
-            return dict(json.loads(_end_of(answer)))
+            return dict(json.load(answer))
         except ValueError:
-            last = (_end_of(said, _SAID_BYTES).decode("utf-8", "replace").strip().splitlines() or [""])[-1][:300]
+            said.seek(max(0, said.seek(0, os.SEEK_END) - _SAID_BYTES))
+            last = (said.read().decode("utf-8", "replace").strip().splitlines() or [""])[-1][:300]
             return {"unaudited": f"its process ended with status {status} {last}".strip()}
-
-
-def _end_of(file: IO[bytes], most: int | None = None) -> bytes:
-    """What another process wrote to a file, or the last `most` bytes of it."""
-    size = os.fstat(file.fileno()).st_size
-    begin = 0 if most is None else max(0, size - most)
-    return os.pread(file.fileno(), size - begin, begin)
 
 
 def _answer(request: dict[str, Any], answer: int, said: int) -> NoReturn:

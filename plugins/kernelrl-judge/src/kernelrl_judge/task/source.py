@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import signal
 import sys
 import types
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -77,23 +79,21 @@ def constructor_arguments(given: Any) -> tuple[list[Any], dict[str, Any]]:
     return list(given), {}
 
 
-class of_task:
+@contextlib.contextmanager
+def of_task(task_id: str, place: str) -> Iterator[None]:
     """Turn what the task's code raises into a `TaskError` that names task and place; end code that hangs."""
-
-    def __init__(self, task_id: str, place: str) -> None:
-        self._task_id, self._place = task_id, place
-
-    def __enter__(self) -> None:
-        signal.signal(signal.SIGALRM, _late)
-        signal.setitimer(signal.ITIMER_REAL, _LIMIT_S)
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, _late)
+    signal.setitimer(signal.ITIMER_REAL, _LIMIT_S)
+    try:
+        yield
+    except (TaskError, torch.OutOfMemoryError):
         # Whether the device's memory suffices depends on who else uses it.
-        known = isinstance(error, TaskError | torch.OutOfMemoryError)
-        if isinstance(error, Exception | SystemExit) and not known:
-            text = " ".join(str(error).split())[:500]
-            raise TaskError(f"task {self._task_id}: {self._place} failed: {type(error).__name__}: {text}") from error
+        raise
+    except (Exception, SystemExit) as error:
+        text = " ".join(str(error).split())[:500]
+        raise TaskError(f"task {task_id}: {place} failed: {type(error).__name__}: {text}") from error
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 def _late(*_: object) -> None:

@@ -8,13 +8,12 @@ from typing import Any, Protocol
 import attrs
 
 from kernelrl_core.api.config import cache_directory
-from kernelrl_core.api.evaluators import Evaluation, EvaluationRequest, Finding, Severity
+from kernelrl_core.api.evaluators import Evaluation, EvaluationRequest, EvaluationSettings, Finding, Severity
 from kernelrl_judge.peer import device_facts
 from kernelrl_judge.peer.dialogue import Dialogue
 from kernelrl_judge.peer.memory import Exchange
 from kernelrl_judge.peer.process import Runner
 from kernelrl_judge.runner import host_memory
-from kernelrl_judge.task.comparing import tolerance
 from kernelrl_judge.task.reference import Reference
 from kernelrl_judge.timing.direct import DirectMeasurement
 from kernelrl_judge.timing.kernelbench import KernelBenchMeasurement
@@ -36,45 +35,28 @@ class Measurement(Protocol):
     def result(self) -> Timing: ...
 
 
+@attrs.define(eq=False)
 class CaseTiming:
-    """Times a candidate: `run`, then `weighed`.
+    """Times a candidate: `run`, then `weighed`."""
 
-    Args:
-        profile: that of the case, to which is added what was seen.
-        replayed: a measurement by replays, prepared.
-    """
+    _request: EvaluationRequest
+    _runner: Runner
+    _dialogue: Dialogue
+    _reference: Reference
+    _exchange: Exchange
+    _profile: dict[str, Any]
+    """That of the case, to which is added what was seen."""
+    _replayed: ReplayMeasurement | None = None
+    """A measurement by replays, prepared."""
+    _settings: EvaluationSettings = attrs.field(init=False)
+    _device: str = attrs.field(init=False)
+    _measurement: Measurement = attrs.field(init=False)
 
-    def __init__(
-        self,
-        request: EvaluationRequest,
-        runner: Runner,
-        dialogue: Dialogue,
-        reference: Reference,
-        exchange: Exchange,
-        profile: dict[str, Any],
-        replayed: ReplayMeasurement | None = None,
-    ) -> None:
-        self._request = request
-        self._settings = request.settings
-        self._runner = runner
-        self._dialogue = dialogue
-        self._reference = reference
-        self._device = reference.device
-        self._profile = profile
-        self._measurement: Measurement
-        if replayed is not None:
-            self._measurement = replayed
-        elif self._settings.timing_method == "replay":
-            self._measurement = DirectMeasurement(
-                runner,
-                reference,
-                exchange,
-                dialogue.expect,
-                limit=tolerance(self._settings),
-                reads_again="late_writes" in self._settings.probes,
-            )
-        else:
-            self._measurement = KernelBenchMeasurement(runner, reference, exchange, dialogue.expect, self._settings)
+    def __attrs_post_init__(self) -> None:
+        self._settings, self._device = self._request.settings, self._reference.device
+        sides = self._runner, self._reference, self._exchange, self._dialogue.expect, self._settings
+        direct = DirectMeasurement if self._settings.timing_method == "replay" else KernelBenchMeasurement
+        self._measurement = self._replayed or direct(*sides)
 
     def run(self) -> None:
         """Time the candidate, on a device that is this judge's alone."""
@@ -120,8 +102,7 @@ class CaseTiming:
         from kernelrl_judge.timing.baselines import compiled_share
 
         self._profile["eager_speedup"] = found.speedup
-        measured = self._measurement
-        recorders = measured.recorders if isinstance(measured, ReplayMeasurement) else None
+        recorders = self._replayed.recorders if self._replayed is not None else None
         eager_us = found.baseline.median_us
         share = compiled_share(
             self._reference, self._request, cache_directory(), self._dialogue.turn, recorders, eager_us

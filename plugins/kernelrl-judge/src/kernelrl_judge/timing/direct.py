@@ -24,7 +24,7 @@ from typing import Any
 
 import torch
 
-from kernelrl_core.api.evaluators import Finding, Mismatch, Severity
+from kernelrl_core.api.evaluators import EvaluationSettings, Finding, Mismatch, Severity
 from kernelrl_judge.peer.memory import ArenaExchange, Exchange
 from kernelrl_judge.peer.process import Runner
 from kernelrl_judge.probes.values import is_replay, replay
@@ -36,7 +36,7 @@ from kernelrl_judge.protocol.values import encode_tree
 from kernelrl_judge.runner import host_memory
 from kernelrl_judge.runner.memory import Outputs
 from kernelrl_judge.runner.windows import window
-from kernelrl_judge.task.comparing import Tolerance, compare_bytes
+from kernelrl_judge.task.comparing import compare_bytes, tolerance
 from kernelrl_judge.task.input_indices import FIRST_TIMED
 from kernelrl_judge.task.precision import wrong_values
 from kernelrl_judge.task.reference import Reference
@@ -82,7 +82,6 @@ class DirectMeasurement:
 
     Args:
         expect: receives the next frame, which has to be of a kind.
-        reads_again: whether outputs are read a second time, to see that nothing is written after a window.
     """
 
     def __init__(
@@ -91,16 +90,14 @@ class DirectMeasurement:
         reference: Reference,
         exchange: Exchange,
         expect: Callable[..., frames.Frame],
-        *,
-        limit: Tolerance,
-        reads_again: bool,
+        settings: EvaluationSettings,
     ) -> None:
         self._runner = runner
         self._reference = reference
         self._exchange = exchange
         self._expect = expect
-        self._limit = limit
-        self._reads_again = reads_again
+        self._limit = tolerance(settings)
+        self._reads_again = "late_writes" in settings.probes
         self._device = reference.device
         # Device memory that cannot be shared: the runner copies the inputs to the GPU before the clock runs.
         self._kept_back = self._device == "cpu" or isinstance(exchange, ArenaExchange)
