@@ -313,13 +313,9 @@ def _with_values(places_tree: Any, described: Any) -> Any:
 
 def _nodes(value: Any) -> list[tuple[str, str, int]]:
     """The runner's list of nodes; from an untrusted process."""
-    rows = value if isinstance(value, list) else []
-    return [
-        (row[0], row[1], row[2])
-        for row in rows
-        if isinstance(row, list)
-        and len(row) == 3
-        and isinstance(row[0], str)
-        and row[1] in ("own", "library", "glue")
-        and isinstance(row[2], int)
-    ]
+    found = []
+    for row in value if isinstance(value, list) else []:
+        match row:
+            case [str(name), "own" | "library" | "glue" as kind, int(launches)]:
+                found.append((name, kind, launches))
+    return found

@@ -14,12 +14,11 @@ import torch
 
 from kernelrl_judge.task.sizes import fit
 
-__all__ = ["TaskError", "constructor_arguments", "fitted_sizes", "load_reference", "of_task", "source_of"]
+__all__ = ["TaskError", "constructor_arguments", "fitted_sizes", "load_reference", "of_task"]
 
 _LIMIT_S = 300.0
 """For each step of a reference: importing it, making inputs, a call."""
 _FITTED = "__kernelrl_sizes__"
-_SOURCE = "__kernelrl_source__"
 _NAMES = ("Model", "get_inputs", "get_init_inputs")
 
 
@@ -39,7 +38,6 @@ def load_reference(source: str, task_id: str, budget_bytes: int | None = None) -
     name = "kernelrl_task_" + hashlib.sha256(source.encode("utf-8", "surrogatepass")).hexdigest()[:16]
     module = types.ModuleType(name)
     module.__file__ = f"<task {task_id}>"
-    module.__dict__[_SOURCE] = source
     # Classes of the task look their module up when they are copied.
     sys.modules[name] = module
     with of_task(task_id, "import"):
@@ -51,12 +49,6 @@ def load_reference(source: str, task_id: str, budget_bytes: int | None = None) -
         with of_task(task_id, "get_inputs()"):
             module.__dict__[_FITTED] = fit(module, budget_bytes)
     return module
-
-
-def source_of(module: types.ModuleType) -> str:
-    """The source that `load_reference` was given."""
-    source: str = module.__dict__[_SOURCE]
-    return source
 
 
 def fitted_sizes(module: types.ModuleType) -> dict[str, int]:

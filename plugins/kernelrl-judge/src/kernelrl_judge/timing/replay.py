@@ -12,6 +12,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import attrs
 import torch
 
 from kernelrl_core.api.evaluators import EvaluationSettings
@@ -51,34 +52,23 @@ class Unmeasured(Exception):
     """There is no time; the argument is the reason."""
 
 
+@attrs.define(eq=False)
 class ReplayMeasurement:
-    """Times a candidate that passed its trials: `prepare`, `run` on a device that is this judge's alone, `result`.
+    """Times a candidate that passed its trials: `prepare`, `run` on a device that is this judge's alone, `result`."""
 
-    Args:
-        call_us: device time of one call, as the trials saw it.
-    """
-
-    def __init__(
-        self,
-        library: Library,
-        recorder: Recorder,
-        session: CandidateSession,
-        reference: Reference,
-        settings: EvaluationSettings,
-        call_us: float,
-    ) -> None:
-        self._library = library
-        self._recorder = recorder
-        self._session = session
-        self._reference = reference
-        self._limit = tolerance(settings)
-        self._call_us = call_us
-        self._random = random.SystemRandom()
-        self._next_input = FIRST_TIMED
-        self._slots = Slots(1, 0, reduced=False)
-        self._baseline: ReferenceSession | None = None
-        self._rounds: list[_Round] = []
-        self._stage = Stages()
+    _library: Library
+    _recorder: Recorder
+    _session: CandidateSession
+    _reference: Reference
+    _settings: EvaluationSettings
+    _call_us: float
+    """Device time of one call, as the trials saw it."""
+    _random: random.Random = attrs.field(factory=random.SystemRandom)
+    _next_input: int = FIRST_TIMED
+    _slots: Slots = attrs.field(factory=lambda: Slots(1, 0, reduced=False))
+    _baseline: ReferenceSession | None = None
+    _rounds: list[_Round] = attrs.field(factory=list)
+    _stage: Stages = attrs.field(factory=Stages)
 
     @property
     def recorders(self) -> tuple[Library, Recorder]:
@@ -186,17 +176,18 @@ class ReplayMeasurement:
     def _compare(self, inputs: list[list[Any]], calls: int) -> None:
         """All outputs of the last window, against those of the reference's window on the same inputs."""
         assert self._baseline is not None
+        limit = tolerance(self._settings)
         # A copy made now: nothing that is written later counts.
         got, want = self._session.outputs(calls), self._baseline.outputs(calls)
         step = max(1, _CHUNK_BYTES // max(1, leaves_bytes(self._reference.like)))
         for begin in range(0, calls, step):
             rows = slice(begin, begin + step)
             pairs = zip(want, got, strict=True)
-            if all(_surely_close(expected[rows], actual[rows], self._limit) for expected, actual in pairs):
+            if all(_surely_close(expected[rows], actual[rows], limit) for expected, actual in pairs):
                 continue
             for number in range(begin, min(calls, begin + step)):
                 expected, actual = (self._output(outputs, number) for outputs in (want, got))
-                wrong = wrong_values(self._reference, inputs[number], 0, expected, actual, self._limit)
+                wrong = wrong_values(self._reference, inputs[number], 0, expected, actual, limit)
                 if wrong is not None:
                     raise WrongWindow(wrong, changed=[*self._reference.changed_state])
 

@@ -94,9 +94,9 @@ def summarise(samples_us: Sequence[float]) -> RuntimeStatistics:
         samples_us: [n] time of one call, in microseconds, n >= 1.
     """
     values = torch.tensor(samples_us, dtype=torch.float64)
-    low, high = _interval(_resampled_medians(values))
+    interval = _interval(values[_resamples(len(values))].median(dim=1).values)
     p10, median, p90 = torch.quantile(values, torch.tensor([0.1, 0.5, 0.9], dtype=torch.float64)).tolist()
-    return RuntimeStatistics(median, p10, p90, (low, high), len(samples_us))
+    return RuntimeStatistics(median, p10, p90, interval, len(samples_us))
 
 
 def interval_of_ratio(baseline_us: Sequence[float], candidate_us: Sequence[float]) -> tuple[float, float]:
@@ -128,10 +128,6 @@ def settled(samples_us: Sequence[float], share: float) -> bool:
 def _resamples(count: int) -> torch.Tensor:
     generator = torch.Generator().manual_seed(_SEED)
     return torch.randint(count, (_RESAMPLES, count), generator=generator)
-
-
-def _resampled_medians(values: torch.Tensor) -> torch.Tensor:
-    return values[_resamples(len(values))].median(dim=1).values
 
 
 def _interval(values: torch.Tensor) -> tuple[float, float]:
