@@ -15,9 +15,8 @@ from torch.overrides import TorchFunctionMode
 
 from kernelrl_core.api.evaluators import EvaluationSettings, from_json, to_json
 from kernelrl_judge.protocol.trees import leaves, mapped, tensors, total_bytes
-from kernelrl_judge.task.broadcasts import Broadcasts
 from kernelrl_judge.task.comparing import Tolerance, compare_values, tolerance
-from kernelrl_judge.task.input_structure import structure
+from kernelrl_judge.task.input_structure import Broadcasts, structure
 from kernelrl_judge.task.operations import OperationCounter
 from kernelrl_judge.task.overlays import OVERLAYS
 from kernelrl_judge.task.reference import Reference

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import attrs
 
 from kernelrl_core.api.config import cache_directory
-from kernelrl_core.api.evaluators import Evaluation, EvaluationRequest, EvaluationSettings, Finding, Severity
+from kernelrl_core.api.evaluators import Evaluation, EvaluationRequest, Finding, Severity
 from kernelrl_judge.peer import device_facts
 from kernelrl_judge.peer.dialogue import Dialogue
 from kernelrl_judge.peer.memory import Exchange
@@ -17,9 +17,8 @@ from kernelrl_judge.runner import host_memory
 from kernelrl_judge.task.reference import Reference
 from kernelrl_judge.timing.direct import DirectMeasurement
 from kernelrl_judge.timing.kernelbench import KernelBenchMeasurement
-from kernelrl_judge.timing.memory_floor import memory_floor_us
 from kernelrl_judge.timing.replay import ReplayMeasurement
-from kernelrl_judge.timing.roofline import roofline
+from kernelrl_judge.timing.roofline import memory_floor_us, roofline
 from kernelrl_judge.timing.statistics import Timing
 
 __all__ = ["CaseTiming", "Measurement"]
@@ -35,7 +34,7 @@ class Measurement(Protocol):
     def result(self) -> Timing: ...
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, slots=False)
 class CaseTiming:
     """Times a candidate: `run`, then `weighed`."""
 
@@ -48,15 +47,12 @@ class CaseTiming:
     """That of the case, to which is added what was seen."""
     _replayed: ReplayMeasurement | None = None
     """A measurement by replays, prepared."""
-    _settings: EvaluationSettings = attrs.field(init=False)
-    _device: str = attrs.field(init=False)
-    _measurement: Measurement = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self._settings, self._device = self._request.settings, self._reference.device
         sides = self._runner, self._reference, self._exchange, self._dialogue.expect, self._settings
         direct = DirectMeasurement if self._settings.timing_method == "replay" else KernelBenchMeasurement
-        self._measurement = self._replayed or direct(*sides)
+        self._measurement: Measurement = self._replayed or direct(*sides)
 
     def run(self) -> None:
         """Time the candidate, on a device that is this judge's alone."""

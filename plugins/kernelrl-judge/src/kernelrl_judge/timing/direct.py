@@ -22,6 +22,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import attrs
 import torch
 
 from kernelrl_core.api.evaluators import EvaluationSettings, Finding, Mismatch, Severity
@@ -77,48 +78,38 @@ class WrongWindow(Exception):
         self.changed = changed
 
 
+@attrs.define(eq=False, slots=False)
 class DirectMeasurement:
-    """Times a candidate that passed its trials: `run` on a device that is this judge's alone, then `result`.
+    """Times a candidate that passed its trials: `run` on a device that is this judge's alone, then `result`."""
 
-    Args:
-        expect: receives the next frame, which has to be of a kind.
-    """
+    _runner: Runner
+    _reference: Reference
+    _exchange: Exchange
+    _expect: Callable[..., frames.Frame]
+    """Receives the next frame, which has to be of a kind."""
+    _settings: EvaluationSettings
+    # Not the seeds of the inputs: the order must not be known before it is made.
+    _random: random.Random = attrs.field(factory=random.SystemRandom)
+    _next_input: int = FIRST_TIMED
+    _scratches: dict[int, _Scratch] = attrs.field(factory=dict)
+    _earlier: Any = None
+    _calls: dict[str, int] = attrs.field(factory=lambda: {"candidate": 2, "baseline": 2})
+    _rounds: list[tuple[dict[str, float], dict[str, float]]] = attrs.field(factory=list)
+    _copies_s: list[float] = attrs.field(factory=list)
+    _stage: Stages = attrs.field(factory=Stages)
 
-    def __init__(
-        self,
-        runner: Runner,
-        reference: Reference,
-        exchange: Exchange,
-        expect: Callable[..., frames.Frame],
-        settings: EvaluationSettings,
-    ) -> None:
-        self._runner = runner
-        self._reference = reference
-        self._exchange = exchange
-        self._expect = expect
-        self._limit = tolerance(settings)
-        self._reads_again = "late_writes" in settings.probes
-        self._device = reference.device
+    def __attrs_post_init__(self) -> None:
+        self._device, self._limit = self._reference.device, tolerance(self._settings)
         # Device memory that cannot be shared: the runner copies the inputs to the GPU before the clock runs.
-        self._kept_back = self._device == "cpu" or isinstance(exchange, ArenaExchange)
-        # Not the seeds of the inputs: the order must not be known before it is made.
-        self._random = random.SystemRandom()
-        self._next_input = FIRST_TIMED
-        first = reference.inputs(FIRST_TIMED)
-        leaves = len(tensors(first)) + len(tensors(reference.like))
-        moved = leaves_bytes(first) + leaves_bytes(reference.like)
+        self._kept_back = self._device == "cpu" or isinstance(self._exchange, ArenaExchange)
+        first, like = self._reference.inputs(FIRST_TIMED), self._reference.like
+        leaves, moved = len(tensors([first, like])), leaves_bytes(first) + leaves_bytes(like)
         between = max((tensor.nbytes for tensor in tensors(first)), default=0)
         # What a call may allocate: its outputs, and one tensor between them and its inputs.
-        self._allocated = [between, *(tensor.nbytes for tensor in tensors(reference.like))]
+        self._allocated = [between, *(tensor.nbytes for tensor in tensors(like))]
         self._most_calls = max(
             2, min(_MOST_CALLS, _MOST_BYTES[self._device] // max(1, moved), _MOST_LEAVES // (leaves + 2))
         )
-        self._scratches: dict[int, _Scratch] = {}
-        self._earlier: Any = None
-        self._calls = {"candidate": 2, "baseline": 2}
-        self._rounds: list[tuple[dict[str, float], dict[str, float]]] = []
-        self._copies_s: list[float] = []
-        self._stage = Stages()
 
     def run(self, max_rounds: int) -> None:
         """Make the windows.
@@ -246,7 +237,7 @@ class DirectMeasurement:
         # Now, before anything that was left undone could still be done.
         found = [self._exchange.collect(self._reference.like, place) for place in outputs]
         self._expect(FrameKind.FACTS)
-        if self._reads_again:
+        if "late_writes" in self._settings.probes:
             place = self._random.randrange(len(outputs))
             again = self._exchange.collect(self._reference.like, outputs[place])
             changed = compare_bytes(found[place], again)
