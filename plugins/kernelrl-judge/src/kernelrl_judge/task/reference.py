@@ -6,7 +6,7 @@ import contextlib
 import copy
 import hashlib
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
@@ -16,6 +16,7 @@ from kernelrl_core.api.evaluators import EvaluationSettings
 from kernelrl_judge.protocol.layouts import cloned
 from kernelrl_judge.protocol.seeds import seed
 from kernelrl_judge.protocol.trees import detached, mapped, same, tensors, widened
+from kernelrl_judge.task.comparing import compare_bytes
 from kernelrl_judge.task.domain import Domain, domains
 from kernelrl_judge.task.input_indices import FIRST_TIMED
 from kernelrl_judge.task.overlays import overlaid
@@ -212,11 +213,7 @@ class Reference:
 
     def expected(self, inputs: list[Any], index: int = 0) -> Any:
         """What the reference makes of inputs; they stay as they are."""
-        return self._called(inputs, index, effects=False).expected
-
-    def called(self, inputs: list[Any], index: int = 0) -> Trial:
-        """What the reference makes of inputs, and what else it changes; they stay as they are."""
-        return self._called(inputs, index, effects=True)
+        return self.called(inputs, index, effects=False).expected
 
     @property
     def changed_state(self) -> dict[str, torch.Tensor]:
@@ -224,11 +221,14 @@ class Reference:
         before = self.constructed
         return {name: before[name] for name in sorted(self.facts.get("mutates_state", ()))}
 
-    def _called(self, inputs: list[Any], index: int, *, effects: bool) -> Trial:
+    def called(self, inputs: list[Any], index: int = 0, *, effects: bool = True) -> Trial:
+        """What the reference makes of inputs, and what else it changes; they stay as they are.
+
+        Args:
+            effects: whether it is told what else changes.
+        """
         first = "returned_inputs" not in self.facts
         given = cloned(inputs)
-        before = self.current() if first or effects else {}
-        versions, held = [*map(_version, tensors(given))], {name: _written(tensor) for name, tensor in before.items()}
         seed(self._number(index, 8), self.device)
         with of_task(self._task_id, "Model.forward(...)"), torch.no_grad():
             found = self.model(*given)
@@ -241,11 +241,8 @@ class Reference:
         state = {}
         if first or effects:
             after = self.current()
-            # What was written to tells that it was; to compare the whole state in every call would take its time.
-            touched = [name for name in before if name in after and _written(after[name]) != held[name]]
-            if (first or [*map(_version, tensors(given))] != versions) and not same(inputs, given):
-                self.facts["mutates_inputs"] = True
-            self.facts["mutates_state"] |= self._changed_state(after, after if first else touched)
+            self.facts["mutates_inputs"] |= compare_bytes(inputs, given) is not None
+            self.facts["mutates_state"] |= self._changed_state(after)
             state = {name: after[name].clone() for name in self.facts["mutates_state"] if name in after}
         left = given if effects and self.facts["mutates_inputs"] else None
         # They may take as much of the device's memory as the outputs that are copied now.
@@ -301,11 +298,11 @@ class Reference:
             for name in _STATISTICS
         )
 
-    def _changed_state(self, found: Mapping[str, torch.Tensor], names: Iterable[str]) -> frozenset[str]:
+    def _changed_state(self, found: Mapping[str, torch.Tensor]) -> frozenset[str]:
         """Names of what is not as it was, without statistics of norms, and without what has another shape now."""
         before = self.constructed
-        changed = [name for name in names if found[name].shape == before[name].shape]
-        changed = [name for name in changed if not same(found[name], before[name])]
+        changed = [name for name in found if found[name].shape == before[name].shape]
+        changed = [name for name in changed if compare_bytes(found[name], before[name]) is not None]
         return frozenset(changed) - self.statistics if changed else frozenset()
 
     def restore(self) -> None:
@@ -324,12 +321,3 @@ class Reference:
     def _number(self, index: int, place: int) -> int:
         digest = hashlib.sha256(f"{self._seed} {index}".encode()).digest()
         return int.from_bytes(digest[place : place + 8], "little")
-
-
-def _version(tensor: torch.Tensor) -> int:
-    """How often a tensor has been written to."""
-    return -1 if tensor.is_inference() else tensor._version
-
-
-def _written(tensor: torch.Tensor) -> tuple[int, int]:
-    return tensor.data_ptr(), _version(tensor)

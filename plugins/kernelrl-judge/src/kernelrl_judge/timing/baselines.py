@@ -61,10 +61,8 @@ def compiled_share(
     ]
     key = hashlib.sha256(json.dumps(known, default=str).encode()).hexdigest()
     path = cache_dir / "baselines" / f"{key}.json"
-    try:
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         return float(json.loads(path.read_text())["compiled_share"])
-    except (OSError, ValueError, KeyError, TypeError):
-        pass
     share = None
     if replay is not None:
         # A compiled reference that does not record is called, and so is the eager one then.
@@ -103,8 +101,7 @@ def _recorded(reference: Reference, turn: _Turn, library: Library, recorder: Rec
 def _called(reference: Reference, turn: _Turn) -> float:
     with turn(alone=False):
         compiled = torch.compile(reference.model)
-        first = FIRST_TIMED
-        staged = [reference.inputs(first + index) for index in range(_CALLS)]
+        staged = reference.many_inputs(FIRST_TIMED, _CALLS)
         for _ in range(_WARM_UPS):
             window(compiled, staged, reference.device)
             window(reference.model, staged, reference.device)

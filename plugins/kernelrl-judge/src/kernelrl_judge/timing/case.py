@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Protocol
+from typing import Any
 
 import attrs
 
@@ -21,17 +21,7 @@ from kernelrl_judge.timing.replay import ReplayMeasurement
 from kernelrl_judge.timing.roofline import memory_floor_us, roofline
 from kernelrl_judge.timing.statistics import Timing
 
-__all__ = ["CaseTiming", "Measurement"]
-
-
-class Measurement(Protocol):
-    """Times a candidate."""
-
-    def run(self, max_rounds: int) -> None: ...
-
-    def release(self) -> None: ...
-
-    def result(self) -> Timing: ...
+__all__ = ["CaseTiming"]
 
 
 @attrs.define(eq=False, slots=False)
@@ -52,7 +42,7 @@ class CaseTiming:
         self._settings, self._device = self._request.settings, self._reference.device
         sides = self._runner, self._reference, self._exchange, self._dialogue.expect, self._settings
         direct = DirectMeasurement if self._settings.timing_method == "replay" else KernelBenchMeasurement
-        self._measurement: Measurement = self._replayed or direct(*sides)
+        self._measurement = self._replayed or direct(*sides)
 
     def run(self) -> None:
         """Time the candidate, on a device that is this judge's alone."""

@@ -41,7 +41,7 @@ from kernelrl_judge.task.comparing import compare_bytes, tolerance
 from kernelrl_judge.task.input_indices import FIRST_TIMED
 from kernelrl_judge.task.precision import wrong_values
 from kernelrl_judge.task.reference import Reference
-from kernelrl_judge.timing.statistics import Stages, Timing, make_rounds
+from kernelrl_judge.timing.statistics import Timing, make_rounds
 
 __all__ = ["DirectMeasurement", "WrongWindow", "beyond_s", "per_window_s"]
 
@@ -96,7 +96,6 @@ class DirectMeasurement:
     _calls: dict[str, int] = attrs.field(factory=lambda: {"candidate": 2, "baseline": 2})
     _rounds: list[tuple[dict[str, float], dict[str, float]]] = attrs.field(factory=list)
     _copies_s: list[float] = attrs.field(factory=list)
-    _stage: Stages = attrs.field(factory=Stages)
 
     def __attrs_post_init__(self) -> None:
         self._device, self._limit = self._reference.device, tolerance(self._settings)
@@ -141,7 +140,6 @@ class DirectMeasurement:
             rounds=len(self._rounds),
             calls_per_window=self._calls["candidate"],
             baseline_calls_per_window=self._calls["baseline"],
-            stages_s=self._stage.rounded(),
         )
 
     def _find_lengths(self) -> None:
@@ -178,23 +176,20 @@ class DirectMeasurement:
 
     def _windows(self, calls: dict[str, int]) -> dict[str, float]:
         """One window of either side on the same new inputs; seconds of each."""
-        with self._stage("inputs"):
-            inputs = self._reference.many_inputs(self._next_input, max(calls.values()))
-            self._next_input += len(inputs)
+        inputs = self._reference.many_inputs(self._next_input, max(calls.values()))
+        self._next_input += len(inputs)
         given = inputs[: calls["candidate"]]
         outputs = self._staged(given)
         sides = ["candidate", "baseline"]
         self._random.shuffle(sides)
         times, actual, expected = {}, [], []
         for side in sides:
-            with self._stage(side):
-                if side == "candidate":
-                    times[side], actual = self._candidate_window(given, outputs)
-                else:
-                    with self._runner.suspended():
-                        times[side], expected = self._baseline_window(inputs[: calls["baseline"]])
-        with self._stage("comparison"):
-            self._compare(given, actual, expected)
+            if side == "candidate":
+                times[side], actual = self._candidate_window(given, outputs)
+            else:
+                with self._runner.suspended():
+                    times[side], expected = self._baseline_window(inputs[: calls["baseline"]])
+        self._compare(given, actual, expected)
         return times
 
     def _staged(self, given: list[list[Any]]) -> list[Any]:

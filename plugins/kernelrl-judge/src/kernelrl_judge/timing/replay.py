@@ -30,7 +30,7 @@ from kernelrl_judge.task.input_indices import FIRST_TIMED
 from kernelrl_judge.task.precision import wrong_values
 from kernelrl_judge.task.reference import Reference
 from kernelrl_judge.timing.direct import WrongWindow
-from kernelrl_judge.timing.statistics import Stages, Timing, make_rounds
+from kernelrl_judge.timing.statistics import Timing, make_rounds
 
 __all__ = ["ReplayMeasurement", "Unmeasured", "slots_for"]
 
@@ -68,7 +68,6 @@ class ReplayMeasurement:
     _slots: Slots = attrs.field(factory=lambda: Slots(1, 0, reduced=False))
     _baseline: ReferenceSession | None = None
     _rounds: list[_Round] = attrs.field(factory=list)
-    _stage: Stages = attrs.field(factory=Stages)
 
     @property
     def recorders(self) -> tuple[Library, Recorder]:
@@ -146,7 +145,6 @@ class ReplayMeasurement:
             fewer_slots_for_memory=self._slots.reduced,
             sm_ghz=round(windows[0].sm_ghz, 3),
             host_beyond_device_us=round(messages_us, 1),
-            stages_s=self._stage.rounded(),
         )
 
     def _inputs(self, calls: int) -> list[list[Any]]:
@@ -160,17 +158,14 @@ class ReplayMeasurement:
         made: dict[tuple[str, int], Window] = {}
         assert self._baseline is not None
         for graph in graphs:
-            with self._stage("inputs"):
-                inputs = self._inputs(self._slots.half if graph else self._slots.calls)
-                self._session.write(inputs)
-                self._baseline.write(inputs)
+            inputs = self._inputs(self._slots.half if graph else self._slots.calls)
+            self._session.write(inputs)
+            self._baseline.write(inputs)
             sides: list[str] = ["candidate", "baseline"]
             self._random.shuffle(sides)
-            with self._stage("windows"):
-                for side in sides:
-                    made[side, graph] = (self._session if side == "candidate" else self._baseline).run(graph)
-            with self._stage("comparison"):
-                self._compare(inputs, made["candidate", graph].calls)
+            for side in sides:
+                made[side, graph] = (self._session if side == "candidate" else self._baseline).run(graph)
+            self._compare(inputs, made["candidate", graph].calls)
         return made["candidate", 0], made.get(("candidate", 1)), made["baseline", 0], made.get(("baseline", 1))
 
     def _compare(self, inputs: list[list[Any]], calls: int) -> None:

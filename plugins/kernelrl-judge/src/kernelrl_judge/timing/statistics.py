@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import attrs
@@ -13,7 +12,7 @@ import torch
 
 from kernelrl_core.api.evaluators import RuntimeStatistics
 
-__all__ = ["Stages", "Timing", "interval_of_ratio", "make_rounds", "settled", "summarise"]
+__all__ = ["Timing", "interval_of_ratio", "make_rounds", "settled", "summarise"]
 
 _MIN_ROUNDS = 8
 _LONGEST_S = 15.0
@@ -43,23 +42,6 @@ class Timing:
         runtime, baseline = summarise(candidate_us), summarise(baseline_us)
         interval = interval_of_ratio(baseline_us, candidate_us)
         return cls(runtime, baseline, baseline.median_us / runtime.median_us, interval, telemetry)
-
-
-class Stages:
-    """Wall time by stage, in seconds."""
-
-    def __init__(self) -> None:
-        self._spent_s: dict[str, float] = {}
-
-    @contextlib.contextmanager
-    def __call__(self, name: str) -> Iterator[None]:
-        """Add what is done meanwhile to a stage."""
-        started = time.perf_counter()
-        yield
-        self._spent_s[name] = self._spent_s.get(name, 0.0) + time.perf_counter() - started
-
-    def rounded(self) -> dict[str, float]:
-        return {name: round(spent_s, 4) for name, spent_s in self._spent_s.items()}
 
 
 def make_rounds(
