@@ -112,8 +112,8 @@ def _taken(pair: Pair, stack: contextlib.ExitStack) -> bool:
 
 def _move(pid: int, numbers: Set[int], held: Held | None = None) -> None:
     # It may have ended, or this process may be kept on other processors by now.
-    if held is None or held.lives(pid):
-        with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):
+        if held is None or held.lives(pid):
             os.sched_setaffinity(pid, numbers)
 
 

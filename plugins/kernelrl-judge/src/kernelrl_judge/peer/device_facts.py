@@ -19,6 +19,7 @@ import torch
 
 from kernelrl_core.api.config import gpu_vendors, write_atomically
 from kernelrl_core.api.evaluators import gpu_device_name
+from kernelrl_judge.task.reference import DTYPES
 
 __all__ = [
     "Ceilings",
@@ -31,7 +32,6 @@ __all__ = [
     "no_gpu",
 ]
 
-_DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 _REPEATS = 7
 _TICKS = 8
 _TICK_AFTER_S = 5e-4
@@ -139,7 +139,7 @@ def _starts_at_once(tick: torch.Tensor) -> bool:
 
 
 def _measured(device: str, precision: str) -> Ceilings:
-    dtype = _DTYPES[precision]
+    dtype = DTYPES[precision]
     if device == "cuda":
         free, _ = torch.cuda.mem_get_info()
         count, size = min(1 << 30, free // 8), 8192

@@ -36,6 +36,10 @@ class Exchange:
     """Either form."""
 
     device = "cpu"
+    _fit: Callable[..., None]
+    """Have so many bytes for `inputs` and `outputs`; those that are not named stay as they are."""
+    _write: Callable[[Laid], None]
+    _read: Callable[[TensorLeaf, torch.Tensor], torch.Tensor]
 
     def share(self, values: Any) -> Any:
         laid = lay_out(values, self.device)
@@ -60,16 +64,6 @@ class Exchange:
             ProtocolError: a leaf points outside of the shared memory.
         """
         return _collect(expected, described, self._read)
-
-    def _fit(self, *, inputs: int | None = None, outputs: int | None = None) -> None:
-        """Have so many bytes for inputs and outputs; None leaves them as they are."""
-        raise NotImplementedError
-
-    def _write(self, laid: Laid) -> None:
-        raise NotImplementedError
-
-    def _read(self, leaf: TensorLeaf, like: torch.Tensor) -> torch.Tensor:
-        raise NotImplementedError
 
 
 class FileExchange(Exchange):

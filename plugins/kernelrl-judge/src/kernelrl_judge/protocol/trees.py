@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["detached", "leaves", "mapped", "real", "reals", "same", "tensors", "total_bytes", "widened"]
+__all__ = ["leaves", "mapped", "real", "reals", "tensors", "total_bytes", "widened"]
 
 
 def mapped(value: Any, function: Callable[[torch.Tensor], Any], *, key: Callable[[Any], Any] = lambda key: key) -> Any:
@@ -24,16 +24,6 @@ def mapped(value: Any, function: Callable[[torch.Tensor], Any], *, key: Callable
     if isinstance(value, dict):
         return {key(name): mapped(item, function, key=key) for name, item in value.items()}
     return value
-
-
-def detached(value: Any) -> Any:
-    """The value with copies of its tensors that belong to no graph."""
-    return mapped(value, lambda tensor: tensor.detach().clone())
-
-
-def same(left: Any, right: Any) -> bool:
-    """Whether the tensors of two values of one structure are equal."""
-    return all(map(torch.equal, tensors(left), tensors(right)))
 
 
 def reals(value: Any) -> Any:

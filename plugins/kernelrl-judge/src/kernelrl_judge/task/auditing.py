@@ -182,13 +182,13 @@ class _Subject:
     @functools.cached_property
     def _same(self) -> list[tuple[str, Any]]:
         """Tensors, numbers and texts among the inputs that are the same in every call, with their paths."""
-        found = _named(self._trials[0].inputs)
+        found = dict(leaves(self._trials[0].inputs))
         started = time.monotonic()
         # Few integers may be the same in a few calls by chance.
         for index in range(1, _DRAWS_ALIKE):
             if not found or (index >= _TRIALS and time.monotonic() - started > _DRAWING_S):
                 break
-            drawn = _named(self._trials[index].inputs if index < _TRIALS else self._reference.inputs(index))
+            drawn = dict(leaves(self._trials[index].inputs if index < _TRIALS else self._reference.inputs(index)))
             found = {path: leaf for path, leaf in found.items() if _equal(leaf, drawn.get(path))}
         return list(found.items())
 
@@ -250,11 +250,6 @@ class _Subject:
         """Largest difference between answers and expected outputs."""
         pairs = zip(tensors([trial.expected for trial in self._trials]), tensors(answers), strict=True)
         return max((_size(_finite(left) - _finite(right)) for left, right in pairs), default=0.0)
-
-
-def _named(inputs: Any) -> dict[str, Any]:
-    """Leaves of inputs by their paths."""
-    return dict(leaves(inputs))
 
 
 def _equal(first: Any, second: Any) -> bool:

@@ -83,12 +83,9 @@ class Broadcasts(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
     def _suspicious(self, wide: torch.Tensor, narrow: torch.Tensor) -> bool:
-        if narrow.dim() != 1 or wide.dim() != 2 or narrow.numel() < 2:
+        size = narrow.numel()
+        if narrow.dim() != 1 or size < 2:
             return False
-        size = narrow.shape[0]
-        if tuple(wide.shape) == (size, 1):
-            return True
-        return tuple(wide.shape) == (size, size) and self._given(wide) and self._given(narrow)
-
-    def _given(self, tensor: torch.Tensor) -> bool:
-        return any(tensor.data_ptr() == given.data_ptr() for given in self._inputs)
+        given = {tensor.data_ptr() for tensor in self._inputs}
+        square = wide.shape == (size, size) and given.issuperset((wide.data_ptr(), narrow.data_ptr()))
+        return square or wide.shape == (size, 1)

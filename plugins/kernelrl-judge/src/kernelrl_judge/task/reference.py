@@ -15,7 +15,7 @@ import torch
 from kernelrl_core.api.evaluators import EvaluationSettings
 from kernelrl_judge.protocol.layouts import cloned
 from kernelrl_judge.protocol.seeds import seed
-from kernelrl_judge.protocol.trees import detached, mapped, same, tensors, widened
+from kernelrl_judge.protocol.trees import mapped, tensors, widened
 from kernelrl_judge.task.comparing import compare_bytes
 from kernelrl_judge.task.domain import Domain, domains
 from kernelrl_judge.task.input_indices import FIRST_TIMED
@@ -23,9 +23,9 @@ from kernelrl_judge.task.overlays import overlaid
 from kernelrl_judge.task.sizes import free_sizes
 from kernelrl_judge.task.source import TaskError, constructor_arguments, fitted_sizes, of_task
 
-__all__ = ["Reference", "Trial"]
+__all__ = ["DTYPES", "Reference", "Trial"]
 
-_DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 _LEAST_RESIZED = 4
 _STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 
@@ -61,11 +61,11 @@ class Reference:
         self.sizes = fitted_sizes(module)
         """Sizes that were made smaller for the memory at hand, by name."""
         self._task_id = task_id
-        self._seed = ""
+        self.seed = ""
         self._init = init
         self._makes_on_device = device == "cuda" and settings.profile == "strict"
         self.device = device
-        self.dtype = _DTYPES[settings.precision]
+        self.dtype = DTYPES[settings.precision]
         self.init_seed = int(hashlib.sha256(f"kernelrl {init} {task_id}".encode()).hexdigest()[:8], 16)
         seed(self.init_seed, device)
         with of_task(task_id, "get_init_inputs()"):
@@ -96,19 +96,15 @@ class Reference:
     def under(self, seed: str) -> Reference:
         """This reference with the inputs of another seed."""
         other = copy.copy(self)
-        other._seed = seed
+        other.seed = seed
         return other
-
-    def under_seed_of(self, other: Reference) -> Reference:
-        """This reference with the inputs of another reference's seed."""
-        return self.under(other._seed)
 
     def with_other_parameters(self) -> Reference:
         """A reference of the same task and seed whose constructor drew other parameters."""
         if "other" not in self.facts:
             self.facts["other"] = Reference(self._module, self._task_id, self.settings, self.device, "other")
         found: Reference = self.facts["other"]
-        return found.under(self._seed)
+        return found.under(self.seed)
 
     def with_state(self, state: dict[str, torch.Tensor]) -> Reference:
         """A reference of the same task and seed with other parameters."""
@@ -248,7 +244,7 @@ class Reference:
         # They may take as much of the device's memory as the outputs that are copied now.
         del given
         # An output may be a buffer itself.
-        expected = detached(found)
+        expected = mapped(found, lambda tensor: tensor.detach().clone())
         self.restore()
         return Trial(inputs, expected, left, state)
 
@@ -267,7 +263,7 @@ class Reference:
                 elif known[name]:
                     buffer.copy_(~buffer if buffer.dtype is torch.bool else buffer + 1)
             with contextlib.suppress(TaskError):
-                known[name] = not same(usual, self.expected(inputs))
+                known[name] = compare_bytes(usual, self.expected(inputs)) is not None
             self.restore()
         return known[name]
 
@@ -287,23 +283,18 @@ class Reference:
         found = {**self.model.state_dict(), **{name: buffer.detach() for name, buffer in self.model.named_buffers()}}
         return {name: found[name] for name in (*self.state, *self.unsaved) if name in found}
 
-    @property
-    def statistics(self) -> frozenset[str]:
-        """Names of the running statistics of torch's own norms, which no call in training mode reads, and which
-        kernels for training leave out."""
-        return frozenset(
-            f"{prefix}.{name}" if prefix else name
-            for prefix, module in self.model.named_modules()
-            if isinstance(module, torch.nn.modules.batchnorm._NormBase)
-            for name in _STATISTICS
-        )
-
     def _changed_state(self, found: Mapping[str, torch.Tensor]) -> frozenset[str]:
         """Names of what is not as it was, without statistics of norms, and without what has another shape now."""
         before = self.constructed
         changed = [name for name in found if found[name].shape == before[name].shape]
         changed = [name for name in changed if compare_bytes(found[name], before[name]) is not None]
-        return frozenset(changed) - self.statistics if changed else frozenset()
+        # No call in training mode reads the running statistics of torch's norms; kernels for training leave them out.
+        norms = [
+            prefix
+            for prefix, module in self.model.named_modules()
+            if changed and isinstance(module, torch.nn.modules.batchnorm._NormBase)
+        ]
+        return frozenset(changed) - {f"{prefix}.{name}".lstrip(".") for prefix in norms for name in _STATISTICS}
 
     def restore(self) -> None:
         """Undo what forward keeps between calls, which would make an output depend on the number of calls."""
@@ -319,5 +310,5 @@ class Reference:
                     buffers[last] = value.clone()
 
     def _number(self, index: int, place: int) -> int:
-        digest = hashlib.sha256(f"{self._seed} {index}".encode()).digest()
+        digest = hashlib.sha256(f"{self.seed} {index}".encode()).digest()
         return int.from_bytes(digest[place : place + 8], "little")

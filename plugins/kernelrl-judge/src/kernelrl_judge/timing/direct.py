@@ -43,7 +43,7 @@ from kernelrl_judge.task.precision import wrong_values
 from kernelrl_judge.task.reference import Reference
 from kernelrl_judge.timing.statistics import Timing, make_rounds
 
-__all__ = ["DirectMeasurement", "WrongWindow", "beyond_s", "per_window_s"]
+__all__ = ["MOST_LEAVES", "DirectMeasurement", "WrongWindow", "beyond_s", "per_window_s"]
 
 _SETTLED = 0.012
 _BUDGET_S = {"cuda": 0.4, "cpu": 1.0}
@@ -52,7 +52,7 @@ _WINDOW_S = 8e-3
 _MOST_CALLS = 256
 _MOST_BYTES = {"cuda": 4 << 30, "cpu": 1 << 30}
 """Inputs and outputs of a window."""
-_MOST_LEAVES = 3000
+MOST_LEAVES = 3000
 """Tensors that one message can describe."""
 _OTHER_CALLS = 3
 """Times the calls of the reference's window: so many further calls of the candidate are compared."""
@@ -107,7 +107,7 @@ class DirectMeasurement:
         # What a call may allocate: its outputs, and one tensor between them and its inputs.
         self._allocated = [between, *(tensor.nbytes for tensor in tensors(like))]
         self._most_calls = max(
-            2, min(_MOST_CALLS, _MOST_BYTES[self._device] // max(1, moved), _MOST_LEAVES // (leaves + 2))
+            2, min(_MOST_CALLS, _MOST_BYTES[self._device] // max(1, moved), MOST_LEAVES // (leaves + 2))
         )
 
     def run(self, max_rounds: int) -> None:

@@ -29,7 +29,7 @@ from kernelrl_judge.task.comparing import Tolerance, tolerance
 from kernelrl_judge.task.input_indices import FIRST_TIMED
 from kernelrl_judge.task.precision import wrong_values
 from kernelrl_judge.task.reference import Reference
-from kernelrl_judge.timing.direct import WrongWindow
+from kernelrl_judge.timing.direct import MOST_LEAVES, WrongWindow
 from kernelrl_judge.timing.statistics import Timing, make_rounds
 
 __all__ = ["ReplayMeasurement", "Unmeasured", "slots_for"]
@@ -38,10 +38,8 @@ _SETTLED = 0.005
 _BUDGET_S = 0.12
 _SECTIONS = 2
 """A section whose times the judge's clock does not confirm is repeated once."""
-_CHUNK_BYTES = 256 << 20
+_COMPARED_AT_ONCE_BYTES = 256 << 20
 _MARGIN = 0.01
-_MAX_LEAVES = 3000
-"""Tensors that one message can describe."""
 
 
 _Round = tuple[Window, Window | None, Window, Window | None]
@@ -174,7 +172,7 @@ class ReplayMeasurement:
         limit = tolerance(self._settings)
         # A copy made now: nothing that is written later counts.
         got, want = self._session.outputs(calls), self._baseline.outputs(calls)
-        step = max(1, _CHUNK_BYTES // max(1, leaves_bytes(self._reference.like)))
+        step = max(1, _COMPARED_AT_ONCE_BYTES // max(1, leaves_bytes(self._reference.like)))
         for begin in range(0, calls, step):
             rows = slice(begin, begin + step)
             pairs = zip(want, got, strict=True)
@@ -207,7 +205,7 @@ def slots_for(reference: Reference, call_us: float) -> Slots:
         call_us=call_us,
         cache_bytes=device_facts.cache_bytes(),
         free_bytes=free_bytes,
-        most_calls=_MAX_LEAVES // max(1, leaves),
+        most_calls=MOST_LEAVES // max(1, leaves),
     )
 
 

@@ -57,15 +57,10 @@ def roofline(reference: Reference, runtime_us: float, ceilings: Ceilings) -> dic
 def count_work(reference: Reference) -> None:
     """Note the bytes and the operations of a task among its facts, if that was never done; nobody needs to be alone."""
     if "work" not in reference.facts:
-        reference.facts["work"] = _work(reference)
-
-
-def _work(reference: Reference) -> tuple[int, int]:
-    inputs = reference.inputs(LEARNED)
-    moved = total_bytes([inputs, reference.state, reference.like])
-    with OperationCounter() as counter:
-        reference.expected(inputs)
-    return moved, counter.flops
+        inputs = reference.inputs(LEARNED)
+        with OperationCounter() as counter:
+            reference.expected(inputs)
+        reference.facts["work"] = total_bytes([inputs, reference.state, reference.like]), counter.flops
 
 
 def memory_floor_us(reference: Reference, calls: int, bandwidth_gb_s: float, cache_bytes: int) -> float:
