@@ -52,13 +52,8 @@ def compiled_share(
         replay: what records both sides. None: both are called.
         eager_us: time of one eager call, in microseconds, for recordings.
     """
-    known = [
-        request.task_sha256,
-        request.settings.precision,
-        torch.get_num_threads(),
-        sorted(machine_facts(reference.device).items()),
-        replay is not None,
-    ]
+    machine = sorted(machine_facts(reference.device).items())
+    known = [request.task_sha256, request.settings.precision, torch.get_num_threads(), machine, replay is not None]
     key = hashlib.sha256(json.dumps(known, default=str).encode()).hexdigest()
     path = cache_dir / "baselines" / f"{key}.json"
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
@@ -71,7 +66,7 @@ def compiled_share(
     if share is None:
         share = _called(reference, turn)
     path.parent.mkdir(parents=True, exist_ok=True)
-    entry = {"task": request.task_id, "compiled_share": share, "measured_on": known[3]}
+    entry = {"task": request.task_id, "compiled_share": share, "measured_on": machine}
     write_atomically(path, json.dumps(entry, default=str), mode=0o600, sync=False)
     return share
 

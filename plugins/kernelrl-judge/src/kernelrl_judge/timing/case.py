@@ -67,11 +67,9 @@ class CaseTiming:
         line = self._profile["roofline"] = roofline(reference, found.runtime.median_us, ceilings)
         if self._device == "cuda" and self._settings.timing_method == "replay" and line["bandwidth_share"] > 1.0:
             # Too fast for all of its bytes: were all of them needed?
-            calls = int(found.telemetry["calls_per_window"])
+            calls, cache_bytes = int(found.telemetry["calls_per_window"]), device_facts.cache_bytes()
             with self._dialogue.turn(alone=False):
-                line["memory_floor_us"] = memory_floor_us(
-                    reference, calls, ceilings.bandwidth_gb_s, device_facts.cache_bytes()
-                )
+                line["memory_floor_us"] = memory_floor_us(reference, calls, ceilings.bandwidth_gb_s, cache_bytes)
         return attrs.evolve(
             correct,
             findings=tuple(findings),
