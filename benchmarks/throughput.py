@@ -159,7 +159,6 @@ async def ours(rows: list[dict[str, Any]], backend: str, cache: Path, workers: i
                     "build_cpu_s": sum(build.get("cpu_seconds", 0.0) for build in builds),
                     "build_stages_cpu_s": builds[0].get("stages", {}) if builds else {},
                     "judged_s": found.profile.get("stages_s", {}),
-                    "timed_s": found.profile.get("timing", {}).get("stages_s", {}),
                     "latency_s": round(time.perf_counter() - started, 2),
                     "done_s": round(time.perf_counter() - begun, 2),
                     "seconds": {stage: round(value, 3) for stage, value in found.seconds.items()},
@@ -189,7 +188,6 @@ async def ours(rows: list[dict[str, Any]], backend: str, cache: Path, workers: i
         "build_cpu_s_fast_median": round(statistics.median(row["build_cpu_s"] for row in fast), 2) if fast else None,
         "build_stages_cpu_s_median": medians([row["build_stages_cpu_s"] for row in fast]),
         "judged_s_median": medians([row.get("judged_s", {}) for row in judged]),
-        "timed_s_median": medians([row["timed_s"] for row in judged if row.get("timed_s")]),
         "stages_s": {
             stage: percentiles([row["seconds"][stage] for row in judged if "seconds" in row])
             for stage in ("build", "run", "timing", "wait")

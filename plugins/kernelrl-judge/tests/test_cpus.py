@@ -79,7 +79,7 @@ def test_a_section_gives_judge_and_runner_one_each_and_back(tmp_path: Path, monk
     one, other = sorted(usual)[:2]
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
     try:
-        with cpus.apart(os.getpid(), {"KERNELRL_TIMED_ON": f"{one},{other}"}) as pair:
+        with cpus.apart(os.getpid(), {"KERNELRL_TIMED_ON": f"[[{one}, {other}]]"}) as pair:
             assert pair == (one, other)
             assert os.sched_getaffinity(0) == {one}
             assert os.sched_getaffinity(child.pid) == {other}
@@ -95,7 +95,7 @@ def test_a_pair_that_is_taken_is_not_had_twice(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
     one, other = sorted(os.sched_getaffinity(0))[:2]
-    environment = {"KERNELRL_TIMED_ON": f"{one},{other}"}
+    environment = {"KERNELRL_TIMED_ON": f"[[{one}, {other}]]"}
     with cpus.apart(os.getpid(), environment), cpus.apart(os.getpid(), environment) as second:
         assert second is None
     with cpus.apart(os.getpid(), environment) as again:
@@ -111,7 +111,7 @@ def test_others_leave_the_processors_of_timed_sections_alone() -> None:
             "-c",
             "import os, kernelrl_judge.isolation.cpus as cpus; cpus.spare(); print(sorted(os.sched_getaffinity(0)))",
         ],
-        env={**os.environ, "KERNELRL_SPARED_PROCESSORS": str(spared)},
+        env={**os.environ, "KERNELRL_SPARED_PROCESSORS": f"[{spared}]"},
         capture_output=True,
         text=True,
         check=True,
@@ -122,7 +122,7 @@ def test_others_leave_the_processors_of_timed_sections_alone() -> None:
 
 def test_nobody_leaves_all_processors_alone() -> None:
     usual = os.sched_getaffinity(0)
-    cpus.spare({"KERNELRL_SPARED_PROCESSORS": ",".join(map(str, usual))})
+    cpus.spare({"KERNELRL_SPARED_PROCESSORS": str(sorted(usual))})
     assert os.sched_getaffinity(0) == usual
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-from typing import Any
 
 import pytest
 import torch
@@ -187,31 +186,3 @@ def test_an_output_beyond_the_file_is_a_forged_answer(offset: int) -> None:
 
 def _tensors_alive() -> int:
     return sum(type(value) is torch.Tensor for value in gc.get_objects())
-
-
-@pytest.mark.parametrize("other", ["same", "shape", "strides", "dtype", "fewer", "numbers"])
-def test_windows_are_described_as_they_are_whatever_the_one_before_was(other: str) -> None:
-    window = [[torch.full((4, 6), float(index))] for index in range(9)]
-    files = exchange.FileExchange()
-    inputs = Inputs(files.inputs)
-    for _ in range(2):
-        files.share(window)
-    changed: list[list[Any]] = {
-        "same": [[torch.full((4, 6), -1.0)] for _ in window],
-        "shape": [[torch.full((6, 4), -1.0)] for _ in window],
-        "strides": [[torch.arange(24.0).view(6, 4).t()] for _ in window],
-        "dtype": [[torch.full((4, 6), -1, dtype=torch.int32)] for _ in window],
-        "fewer": [[torch.full((4, 6), -1.0)] for _ in window[1:]],
-        "numbers": [[torch.full((4, 6), -1.0), 3] for _ in window],
-    }[other]
-    tree = files.share(changed)
-    inputs.refresh()
-    found = inputs.values(tree, "cpu")
-    assert len(found) == len(changed)
-    for one, wanted in zip(tensors_of(found), tensors_of(changed), strict=True):
-        assert (one.shape, one.dtype, one.stride()) == (wanted.shape, wanted.dtype, wanted.stride())
-        assert torch.equal(one, wanted)
-
-
-def tensors_of(window: list[list[Any]]) -> list[torch.Tensor]:
-    return [value for arguments in window for value in arguments if isinstance(value, torch.Tensor)]

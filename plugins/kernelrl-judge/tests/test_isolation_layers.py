@@ -2,34 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
-import sys
 
 import pytest
 
-from kernelrl_judge.isolation import layers as isolation
-from kernelrl_judge.isolation import sandbox
+from kernelrl_core.api.config import MachineFact
+from kernelrl_judge.isolation import layers, sandbox
 
 
 @pytest.fixture(scope="module")
-def found() -> dict[str, object]:
-    done = subprocess.run(
-        [sys.executable, "-m", "kernelrl_judge.isolation.layers"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    told: dict[str, object] = json.loads(done.stdout)
-    return told
+def facts() -> dict[str, MachineFact]:
+    return {fact.label: fact for fact in layers.isolation_facts()}
 
 
-def in_force(found: dict[str, object]) -> set[str]:
-    layers = found["in_force"]
-    assert isinstance(layers, list)
-    return set(layers)
+@pytest.fixture(scope="module")
+def in_force(facts: dict[str, MachineFact]) -> set[str]:
+    return {layer.replace(" ", "_") for layer in facts["isolation"].detail.partition(": ")[2].split(", ")}
 
 
 def allowed(*words: str) -> bool:
@@ -39,29 +28,28 @@ def allowed(*words: str) -> bool:
         return False
 
 
-def test_what_needs_no_permission_is_in_force(found: dict[str, object]) -> None:
+def test_what_needs_no_permission_is_in_force(in_force: set[str]) -> None:
     if os.uname().machine not in ("x86_64", "aarch64"):
         pytest.skip("the filter knows no other processors")
-    assert in_force(found) >= {"limits", "capabilities", "seccomp"}
+    assert in_force >= {"limits", "capabilities", "seccomp"}
 
 
-def test_namespaces_that_others_can_make_are_in_force(found: dict[str, object]) -> None:
+def test_namespaces_that_others_can_make_are_in_force(in_force: set[str]) -> None:
     if not allowed("unshare", "--user", "--map-root-user", "--pid", "--net", "--ipc", "--uts", "--mount", "--fork"):
         pytest.skip("this machine does not allow namespaces")
-    assert in_force(found) >= {"user_namespace", "pid_namespace", "network_namespace"}
+    assert in_force >= {"user_namespace", "pid_namespace", "network_namespace"}
 
 
-def test_mounts_that_others_can_make_are_in_force(found: dict[str, object]) -> None:
+def test_mounts_that_others_can_make_are_in_force(in_force: set[str]) -> None:
     if not allowed("unshare", "--user", "--map-root-user", "--pid", "--mount", "--fork", "--mount-proc"):
         pytest.skip("this machine does not allow mounts of `/proc`")
-    assert "mount_namespace" in in_force(found)
+    assert "mount_namespace" in in_force
 
 
-def test_each_missing_layer_has_its_fix(found: dict[str, object]) -> None:
-    assert set(isolation.FIXES) == set(sandbox.LAYERS)
-    missing = found["missing"]
-    assert isinstance(missing, dict)
-    assert in_force(found) | set(missing) == set(sandbox.LAYERS)
+def test_each_missing_layer_has_its_fix(in_force: set[str], facts: dict[str, MachineFact]) -> None:
+    assert set(layers.FIXES) == set(sandbox.LAYERS)
+    missing = {name.removeprefix("isolation "): fact.fix for name, fact in facts.items() if name != "isolation"}
+    assert in_force | set(missing) == set(sandbox.LAYERS)
     assert all(missing.values())
 
 

@@ -7,7 +7,7 @@ import pytest
 from kernelrl_core.types import EvaluationSettings
 from kernelrl_judge.task.reference import Reference
 from kernelrl_judge.task.source import load_reference
-from kernelrl_judge.timing.memory_floor import bytes_that_matter, memory_floor_us
+from kernelrl_judge.timing.roofline import bytes_that_matter, memory_floor_us
 
 TASK = """\
 import torch

@@ -21,7 +21,7 @@ leaves = st.builds(
     shape=st.lists(st.integers(0, 2**40), max_size=5).map(tuple),
     device=st.sampled_from(["cpu", "cuda"]),
     offset=st.integers(-1, 2**40),
-)
+) | st.just(TensorLeaf("bool", (2, 3), "cuda", 7, (0, 5)))
 scalars = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False) | texts | leaves
 trees = st.recursive(
     scalars,
@@ -39,7 +39,7 @@ def test_a_tree_comes_back_as_it_was(tree: object) -> None:
     assert type(back) is type(tree)
 
 
-@given(st.binary(max_size=200))
+@given(st.binary(max_size=200) | st.text(st.sampled_from('[]{}",:0-eTtuple dictensor'), max_size=60).map(str.encode))
 def test_arbitrary_bytes_are_refused_or_understood_and_nothing_else(body: bytes) -> None:
     for decode in (decode_tree, decode_failure):
         with contextlib.suppress(ProtocolError):
@@ -58,8 +58,31 @@ def test_deep_nesting_is_refused_on_both_sides() -> None:
         tree = [tree]
     with pytest.raises(TypeError, match="deep"):
         encode_tree(tree)
+    for depth in (40, 100_000):
+        with pytest.raises(ProtocolError):
+            decode_tree(b"[" * depth + b"]" * depth)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"9223372036854775808",
+        b"1" * 5000,
+        b'{"tensor":["float32",[-1],"cpu",0,null]}',
+        b'{"tensor":["float32",[true],"cpu",0,null]}',
+        b'{"tensor":["float32",[4,4],"cpu",0,[1]]}',
+        b'{"tensor":["object",[4],"cpu",0,null]}',
+        b'{"tuple":3}',
+        b"[" + b"0," * 5000 + b"0]",
+    ],
+)
+def test_a_malformed_value_is_refused(body: bytes) -> None:
     with pytest.raises(ProtocolError):
-        decode_tree(b"l\x01\x00\x00\x00" * 40 + b"n")
+        decode_tree(body)
+
+
+def test_a_text_that_cannot_be_written_does_not_reach_the_judge() -> None:
+    assert decode_tree(b'{"dict":{"\\ud800":"\\udfff"}}') == {"?": "?"}
 
 
 def test_a_subclass_does_not_travel() -> None:

@@ -143,7 +143,7 @@ def test_large_outputs_are_compared_in_blocks_with_the_same_result(monkeypatch: 
     got[700] += 0.5
     limit = comparing.tolerance(EvaluationSettings())
     whole = comparing.compare_values(want, got, limit)
-    monkeypatch.setattr(comparing, "_CHUNK", 64)
+    monkeypatch.setattr(comparing, "_COMPARED_AT_ONCE", 64)
     parts = comparing.compare_values(want, got, limit)
     assert parts.kind == whole.kind
     assert parts.max_abs == pytest.approx(whole.max_abs)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import glob
 import os
+import re
 from pathlib import Path
 
 import attrs
@@ -45,11 +46,9 @@ class Group:
 
     def killed(self) -> int:
         """How many processes had to end so far because all together reached the limit of memory."""
-        with contextlib.suppress(OSError, ValueError):
-            for line in (self.path / "memory.events").read_text().splitlines():
-                name, _, count = line.partition(" ")
-                if name == "oom_kill":
-                    return int(count)
+        with contextlib.suppress(OSError):
+            found = re.search(r"^oom_kill (\d+)$", (self.path / "memory.events").read_text(), re.MULTILINE)
+            return int(found[1]) if found else 0
         return 0
 
 

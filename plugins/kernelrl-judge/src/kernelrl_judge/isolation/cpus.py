@@ -8,6 +8,7 @@ one machine agree by file locks.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
@@ -33,7 +34,7 @@ def surroundings(sections: int) -> dict[str, str]:
     chosen, spared = pairs(siblings(os.sched_getaffinity(0)), sections)
     if not chosen:
         return {}
-    return {_PAIRS: " ".join(f"{judge},{runner}" for judge, runner in chosen), _SPARED: _listed(spared)}
+    return {_PAIRS: json.dumps(chosen), _SPARED: json.dumps(sorted(spared))}
 
 
 def pairs(cores: Sequence[Set[int]], sections: int) -> tuple[list[Pair], frozenset[int]]:
@@ -67,7 +68,7 @@ def siblings(allowed: Iterable[int], topology: Path = _TOPOLOGY) -> list[frozens
 
 def spare(environment: Mapping[str, str] = os.environ) -> None:
     """Leave the processors of timed sections alone: this thread, and the threads and processes that it starts."""
-    spared = _read(environment.get(_SPARED, ""))
+    spared = {*json.loads(environment.get(_SPARED, "[]"))}
     with contextlib.suppress(OSError):
         left = os.sched_getaffinity(0) - spared
         if spared and left:
@@ -81,8 +82,8 @@ def apart(root: int, environment: Mapping[str, str] = os.environ) -> Iterator[Pa
     Args:
         root: the process, whose descendants are meant.
     """
-    chosen = [_read_pair(text) for text in environment.get(_PAIRS, "").split()]
     with contextlib.ExitStack() as stack:
+        chosen = map(tuple, json.loads(environment.get(_PAIRS, "[]")))
         pair = next((pair for pair in chosen if _taken(pair, stack)), None)
         if pair is not None:
             usual = os.sched_getaffinity(0)
@@ -111,13 +112,9 @@ def _taken(pair: Pair, stack: contextlib.ExitStack) -> bool:
 
 def _move(pid: int, numbers: Set[int], held: Held | None = None) -> None:
     # It may have ended, or this process may be kept on other processors by now.
-    if held is None or held.lives(pid):
-        with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):
+        if held is None or held.lives(pid):
             os.sched_setaffinity(pid, numbers)
-
-
-def _listed(numbers: Iterable[int]) -> str:
-    return ",".join(map(str, sorted(numbers)))
 
 
 def _read(text: str) -> frozenset[int]:
@@ -127,8 +124,3 @@ def _read(text: str) -> frozenset[int]:
         first, _, last = part.partition("-")
         found.update(range(int(first), int(last or first) + 1))
     return frozenset(found)
-
-
-def _read_pair(text: str) -> Pair:
-    judge, _, runner = text.partition(",")
-    return int(judge), int(runner)

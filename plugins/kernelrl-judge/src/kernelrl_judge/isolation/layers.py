@@ -1,6 +1,7 @@
-"""Which layers of isolation are in force on this machine: a process is shut in for real and says what was missing.
+"""Layers of isolation in force on this machine, as `kernelrl doctor` shows them: a process is shut in and says what was
+missing.
 
-python -m kernelrl_judge.isolation.layers
+python -m kernelrl_judge.isolation.layers SCRATCH
 """
 
 from __future__ import annotations
@@ -8,13 +9,16 @@ from __future__ import annotations
 import glob
 import json
 import os
+import subprocess
+import sys
 import tempfile
+from collections.abc import Iterator
 
+from kernelrl_core.api.config import MachineFact
 from kernelrl_judge.isolation import sandbox
 
-__all__ = ["FIXES", "measure"]
+__all__ = ["FIXES", "isolation_facts"]
 
-_MOUNTS = "mount_namespace"
 _NAMESPACES = (
     "sudo sysctl -w user.max_user_namespaces=65536 kernel.unprivileged_userns_clone=1"
     " kernel.apparmor_restrict_unprivileged_userns=0 (those that there are);"
@@ -24,7 +28,7 @@ FIXES = {
     "limits": "ulimit -H: raise the hard limits below what a recipe grants",
     "user_namespace": _NAMESPACES,
     "pid_namespace": _NAMESPACES,
-    _MOUNTS: f"{_NAMESPACES} --security-opt systempaths=unconfined",
+    "mount_namespace": f"{_NAMESPACES} --security-opt systempaths=unconfined",
     "network_namespace": _NAMESPACES,
     "capabilities": "report it with the kernel's version: uname -r",
     "seccomp": "use a kernel with CONFIG_SECCOMP_FILTER on x86-64 or aarch64: grep Seccomp /proc/self/status",
@@ -35,42 +39,33 @@ FIXES = {
 """The command that brings a layer back, for each."""
 
 
-def measure() -> list[str]:
-    """Layers that runners lack here."""
-    on_gpu = bool(glob.glob("/dev/nvidia[0-9]*") or os.path.exists("/dev/kfd") or os.path.exists("/dev/dxg"))
-    report, answer = os.pipe()
+def isolation_facts() -> Iterator[MachineFact]:
+    """The level in force, and each missing layer with its fix."""
+    # The measurement isolates a process for real, which must not be this one.
+    command = [sys.executable, "-P", "-m", "kernelrl_judge.isolation.layers"]
     with tempfile.TemporaryDirectory() as scratch:
-        supervisor = os.fork()
-        if supervisor == 0:
-            null = os.open(os.devnull, os.O_WRONLY)
-            try:
-                missing = sandbox.enter(
-                    memory_mib=1024, on_gpu=on_gpu, cpu_s=60, scratch=scratch, keep={answer}, status=null
-                )
-                os.write(answer, json.dumps(missing).encode())
-            finally:
-                os._exit(0)
-        os.close(answer)
-        os.waitpid(supervisor, 0)
-        with os.fdopen(report, "rb") as said:
-            missing = json.loads(said.read() or json.dumps(sandbox.LAYERS))
-    return list(missing)
+        done = subprocess.run([*command, scratch], capture_output=True, text=True, check=False)
+    try:
+        missing = json.loads(done.stdout)
+    except ValueError:
+        last = done.stderr.strip().splitlines()[-1:] or ["no output"]
+        yield MachineFact("isolation", last[0], "broken", " ".join([*command[2:], "/tmp"]))
+        return
+    in_force = ", ".join(layer.replace("_", " ") for layer in sandbox.LAYERS if layer not in missing)
+    yield MachineFact("isolation", f"level {sandbox.isolation_level(missing)} of 4: {in_force or 'nothing'}")
+    # What needs a file system of its own comes back with it.
+    with_mounts = ("device_nodes", "dropped_uid") if "mount_namespace" in missing else ()
+    for layer in missing:
+        fix = _NAMESPACES if layer in with_mounts else FIXES[layer]
+        yield MachineFact(f"isolation {layer}", "candidates are not kept apart by it", "weak", fix)
 
 
 def main() -> None:
-    """Print the level, the layers in force, and what would bring the missing ones, as one JSON document."""
-    missing = measure()
-    # What needs a file system of its own comes back with it.
-    fixes = {**FIXES, **({"device_nodes": _NAMESPACES, "dropped_uid": _NAMESPACES} if _MOUNTS in missing else {})}
-    print(
-        json.dumps(
-            {
-                "level": sandbox.isolation_level(missing),
-                "in_force": [layer for layer in sandbox.LAYERS if layer not in missing],
-                "missing": {layer: fixes[layer] for layer in missing},
-            }
-        )
-    )
+    """Print the layers that runners lack here, as JSON."""
+    on_gpu = bool(glob.glob("/dev/nvidia[0-9]*") or os.path.exists("/dev/kfd") or os.path.exists("/dev/dxg"))
+    null = os.open(os.devnull, os.O_WRONLY)
+    missing = sandbox.enter(memory_mib=1024, on_gpu=on_gpu, cpu_s=60, scratch=sys.argv[1], keep=set(), status=null)
+    print(json.dumps(missing))
 
 
 if __name__ == "__main__":

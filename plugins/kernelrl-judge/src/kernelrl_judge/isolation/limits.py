@@ -28,7 +28,7 @@ def limit_runner(memory_mib: int, cpu_s: int, *, on_gpu: bool) -> bool:
     """
     # The limit of processes does not bind root; that of process ids does, where each namespace has its own. After the
     # first round ids begin at 300, and that is where the first round begins here.
-    if os.getpid() == 1 and _kernel_version() >= (6, 14):
+    if os.getpid() == 1 and [*map(int, re.findall(r"\d+", os.uname().release)[:2])] >= [6, 14]:
         tasks = max(100, 2 * (os.cpu_count() or 1))
         for name, value in (("pid_max", _RESERVED_IDS + tasks), ("ns_last_pid", _RESERVED_IDS)):
             with contextlib.suppress(OSError), open(f"/proc/sys/kernel/{name}", "w") as file:
@@ -76,10 +76,6 @@ def held_bytes(process: int | str, shared: int = 0) -> int:
     except OSError:
         return 0
     return held.get("Anon", 0) + max(0, held.get("Shmem", 0) - shared)
-
-
-def _kernel_version() -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", os.uname().release)[:2])
 
 
 def _set_limits(limits: Mapping[int, int]) -> bool:

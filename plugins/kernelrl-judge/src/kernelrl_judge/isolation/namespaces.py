@@ -71,8 +71,10 @@ def _map_user(user: int, group: int) -> None:
 def hidden_directories() -> list[str]:
     """Directories of users and services, and the cache, of which a candidate sees only what Python and its libraries
     need."""
-    found = {*_HIDDEN, tempfile.gettempdir(), pwd.getpwuid(os.getuid()).pw_dir} if _known() else {*_HIDDEN}
-    found |= {path for path in [os.environ.get(_CACHE)] if path}
+    found = {*_HIDDEN, tempfile.gettempdir(), os.environ.get(_CACHE, "")}
+    # A container may run a user that has no name.
+    with contextlib.suppress(KeyError):
+        found.add(pwd.getpwuid(os.getuid()).pw_dir)
     real = {os.path.realpath(path) for path in found if os.path.isdir(path)}
     return sorted(path for path in real if path != "/" and not any(_below(path, other) for other in real - {path}))
 
@@ -130,11 +132,7 @@ def own_mounts() -> bool:
 
 
 def private_mounts(
-    scratch: str,
-    hidden: Sequence[str],
-    shown: Sequence[str],
-    nodes: Sequence[str] | None,
-    closed: Sequence[str] = (),
+    scratch: str, hidden: Sequence[str], shown: Sequence[str], nodes: Sequence[str] | None, closed: Sequence[str] = ()
 ) -> bool:
     """Give this namespace a file system that cannot be written to, with only some of the users' files and devices.
 
@@ -218,15 +216,6 @@ def private_root(readable: Sequence[str], writable: Sequence[str], *, processes:
                 break
     os.chroot(root)
     os.chdir(here)
-    return True
-
-
-def _known() -> bool:
-    try:
-        pwd.getpwuid(os.getuid())
-    except KeyError:
-        # A container may run a user that has no name.
-        return False
     return True
 
 

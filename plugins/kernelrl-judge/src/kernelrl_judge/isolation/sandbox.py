@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import itertools
 import os
 import resource
 import signal
@@ -115,14 +116,7 @@ def _lives_without_root(hidden: list[str], shown: list[str], closed: list[str]) 
 
 
 def enter(
-    *,
-    memory_mib: int,
-    on_gpu: bool,
-    cpu_s: int,
-    scratch: str,
-    keep: set[int],
-    status: int,
-    processes: bool = True,
+    *, memory_mib: int, on_gpu: bool, cpu_s: int, scratch: str, keep: set[int], status: int, processes: bool = True
 ) -> list[str]:
     """Shut this process in; returns in a process of its own with what could not be done.
 
@@ -175,7 +169,9 @@ def enter(
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     child = os.fork()
     if child:
-        _supervise(child, status, allowed_mib, around.group, [file for file in keep if _is_file(file)])
+        _supervise(
+            child, status, allowed_mib, around.group, [file for file in keep if stat.S_ISREG(os.fstat(file).st_mode)]
+        )
     os.close(status)
     die_with_parent()
     if private and not (namespaces.private_places(scratch) and mounted):
@@ -299,18 +295,9 @@ def _end_orphans() -> None:
 
 def close_others(keep: set[int]) -> None:
     """Close all descriptors but these and the three standard ones."""
-    edges = sorted({2, *keep}) if keep else [2]
-    for low, high in zip(edges, [*edges[1:], 1 << 20], strict=True):
-        if high > low + 1:
-            os.closerange(low + 1, min(high, _max_descriptor()))
-
-
-def _is_file(descriptor: int) -> bool:
-    return stat.S_ISREG(os.fstat(descriptor).st_mode)
-
-
-def _max_descriptor() -> int:
-    return min(resource.getrlimit(resource.RLIMIT_NOFILE)[0], 1 << 16)
+    end = min(resource.getrlimit(resource.RLIMIT_NOFILE)[0], 1 << 16)
+    for low, high in itertools.pairwise([2, *sorted(keep - {0, 1, 2}), end]):
+        os.closerange(low + 1, high)
 
 
 def scrub(scratch: str, environment: dict[str, str]) -> None:

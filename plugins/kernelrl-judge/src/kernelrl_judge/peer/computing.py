@@ -41,11 +41,12 @@ def computing(found: Any, inputs: Any, outputs: Any) -> list[str]:
     Args:
         found: from `operators.listed`, in an untrusted process.
     """
-    entries = [
-        (name, taken, made)
-        for name, taken, made in _entries(found)
-        if name.startswith(_LEAVING) or (name.startswith("aten::") and not _ARRANGING.fullmatch(name))
-    ]
+    entries = []
+    for entry in found if isinstance(found, list) else ():
+        match entry:
+            case [str(name), int(taken), int(made)]:
+                if name.startswith(_LEAVING) or (name.startswith("aten::") and not _ARRANGING.fullmatch(name)):
+                    entries.append((name, taken, made))
     largest = max(map(torch.Tensor.numel, tensors((inputs, outputs))), default=0)
     results = sum(map(torch.Tensor.numel, tensors(outputs)))
     much = max(_FEW, _LEAST_SHARE * largest)
@@ -54,14 +55,6 @@ def computing(found: Any, inputs: Any, outputs: Any) -> list[str]:
         return []
     entries.sort(key=lambda entry: -max(entry[1:]))
     return [name for name, _, _ in entries][:_MOST_NAMED]
-
-
-def _entries(found: Any) -> list[Any]:
-    return [
-        entry
-        for entry in (found if isinstance(found, list) else ())
-        if isinstance(entry, list) and [*map(type, entry)] == [str, int, int]
-    ]
 
 
 def computing_symbols(names: Sequence[str]) -> list[str]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import os
 import platform
+import re
 import statistics
-import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import torch
 
 from kernelrl_core.api.config import gpu_vendors, write_atomically
 from kernelrl_core.api.evaluators import gpu_device_name
+from kernelrl_judge.task.reference import DTYPES
 
 __all__ = [
     "Ceilings",
@@ -28,12 +30,10 @@ __all__ = [
     "machine_facts",
     "memory_bytes",
     "no_gpu",
-    "starts_at_once",
 ]
 
-_DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 _REPEATS = 7
-_TICKS, _FEW_TICKS = 8, 4
+_TICKS = 8
 _TICK_AFTER_S = 5e-4
 _AT_ONCE_S = 2e-4
 """A GPU that has kernels of another process under way turns to those of this one a millisecond later."""
@@ -90,20 +90,19 @@ def machine_facts(device: str) -> Mapping[str, Any]:
     return found
 
 
-def ceilings(device: str, precision: str, cache_dir: Path | None) -> Ceilings:
+def ceilings(device: str, precision: str, cache_dir: Path) -> Ceilings:
     """The ceilings of a device, from the cache or measured now; nobody else may use the device meanwhile."""
     key = f"{device_name(device)}-{precision}-torch{torch.__version__}".replace("+", "_")
     if device != "cuda":
         key += f"-{_processor()}-{torch.get_num_threads()}".replace(" ", "_").replace("/", "_")
-    path = cache_dir / "ceilings" / f"{key}.json" if cache_dir is not None else None
-    if path is not None and path.is_file():
-        try:
-            return Ceilings(**json.loads(path.read_text()))
-        except (OSError, ValueError, TypeError):
-            pass
+    path = cache_dir / "ceilings" / f"{key}.json"
+    with contextlib.suppress(OSError, ValueError, TypeError):
+        return Ceilings(**json.loads(path.read_text()))
     found = _measured(device, precision)
-    if path is not None:
-        _keep(path, json.dumps(attrs.asdict(found)))
+    # A cache that cannot be written costs a measurement the next time.
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, json.dumps(attrs.asdict(found)), mode=0o600, sync=False)
     return found
 
 
@@ -123,34 +122,24 @@ def becomes_idle(within_s: float) -> bool:
     """Whether, now or within that time, the GPU has nothing to do for other processes."""
     tick = torch.zeros(1, device="cuda")
     until = time.monotonic() + within_s
-    while not starts_at_once(tick):
+    while not all(_starts_at_once(tick) for _ in range(_TICKS)):
         if time.monotonic() > until:
             return False
     return True
 
 
-def starts_at_once(tick: torch.Tensor) -> bool:
-    """Whether work of this process on the GPU starts at once, several times in a row: others have none there.
-
-    Args:
-        tick: a tensor there that is written to.
-    """
-    return not any(_late(tick, _TICKS))
-
-
-def _late(tick: torch.Tensor, ticks: int) -> Iterator[bool]:
+def _starts_at_once(tick: torch.Tensor) -> bool:
+    """Whether work of this process on the GPU starts at once."""
+    torch.cuda.synchronize()
+    time.sleep(_TICK_AFTER_S)
+    started = time.perf_counter()
     tick.zero_()
     torch.cuda.synchronize()
-    for _ in range(ticks):
-        time.sleep(_TICK_AFTER_S)
-        started = time.perf_counter()
-        tick.zero_()
-        torch.cuda.synchronize()
-        yield time.perf_counter() - started > _AT_ONCE_S
+    return time.perf_counter() - started <= _AT_ONCE_S
 
 
 def _measured(device: str, precision: str) -> Ceilings:
-    dtype = _DTYPES[precision]
+    dtype = DTYPES[precision]
     if device == "cuda":
         free, _ = torch.cuda.mem_get_info()
         count, size = min(1 << 30, free // 8), 8192
@@ -165,54 +154,30 @@ def _measured(device: str, precision: str) -> Ceilings:
     return Ceilings(2 * count / copy_s / 1e9, 2 * size**3 / product_s / 1e12)
 
 
-def _fastest(work: Any, device: str) -> float:
+def _fastest(work: Callable[[], object], device: str) -> float:
+    wait = torch.cuda.synchronize if device == "cuda" else lambda: None
     times = []
     for _ in range(_REPEATS + 2):
-        if device == "cuda":
-            torch.cuda.synchronize()
+        wait()
         started = time.perf_counter()
         work()
-        if device == "cuda":
-            torch.cuda.synchronize()
+        wait()
         times.append(time.perf_counter() - started)
     return statistics.median(times[2:])
 
 
-def _keep(path: Path, text: str) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, text, mode=0o600, sync=False)
-    except OSError:
-        # A cache that cannot be written costs a measurement the next time.
-        pass
-
-
 def _driver_version() -> str:
-    try:
-        with open("/proc/driver/nvidia/version") as file:
-            words = file.readline().split()
-        return next((word for word in words if word[:1].isdigit() and "." in word), "unknown")
-    except OSError:
-        pass
-    try:
-        done = subprocess.run(
-            ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"],
-            capture_output=True,
-            text=True,
-            timeout=10,
-        )
-        return done.stdout.split("\n")[0].strip() or "unknown"
-    except (OSError, subprocess.TimeoutExpired):
-        return "unknown"
+    """That of NVIDIA's driver."""
+    return _first_match("/proc/driver/nvidia/version", r"\s(\d+\.[\d.]+)\s") or "unknown"
 
 
 @functools.cache
 def _processor() -> str:
-    try:
-        with open("/proc/cpuinfo") as file:
-            for line in file:
-                if line.startswith("model name"):
-                    return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or "unknown"
+    return _first_match("/proc/cpuinfo", r"model name\s*: (.*)") or platform.processor() or "unknown"
+
+
+def _first_match(path: str, pattern: str) -> str:
+    with contextlib.suppress(OSError), open(path) as file:
+        found = re.search(pattern, file.read())
+        return found[1].strip() if found else ""
+    return ""

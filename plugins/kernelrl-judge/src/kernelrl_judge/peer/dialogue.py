@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import attrs
+
 from kernelrl_core.api.evaluators import DeviceLease, HeldLease
 from kernelrl_judge.peer import device_facts
 from kernelrl_judge.peer.computing import computing_symbols
@@ -37,38 +39,27 @@ class CandidateFailed(Exception):
         self.failure = failure
 
 
+@attrs.define(eq=False)
 class Dialogue:
-    """With the runner of one candidate.
+    """With the runner of one candidate."""
 
-    Args:
-        build: answers an order for the build service, with descriptors of what was built.
-        turns: on the device; None if it is already this judge's alone.
-        slow: called when a candidate on the processor keeps the judge waiting.
-        profile: to which is added what builds tell.
-    """
-
-    def __init__(
-        self,
-        runner: Runner,
-        build: Callable[[bytes], tuple[bytes, list[int]]],
-        device: str,
-        turns: DeviceLease | None,
-        slow: Callable[[], None],
-        profile: dict[str, Any],
-    ) -> None:
-        self._runner = runner
-        self._build = build
-        self._device = device
-        self._turns = turns
-        self._slow = slow
-        self._profile = profile
-        self._holding: HeldLease | None = None
-        self._builds = 0
-        self.orders: list[bytes] = []
-        """What the candidate had built."""
-        self.build_s = 0.0
-        self.waited_s = 0.0
-        """For turns on the device."""
+    _runner: Runner
+    _build: Callable[[bytes], tuple[bytes, list[int]]]
+    """Answers an order for the build service, with descriptors of what was built."""
+    _device: str
+    _turns: DeviceLease | None
+    """On the device; None if it is already this judge's alone."""
+    _slow: Callable[[], None]
+    """Called when a candidate on the processor keeps the judge waiting."""
+    _profile: dict[str, Any]
+    """To which is added what builds tell."""
+    _holding: HeldLease | None = None
+    _builds: int = 0
+    orders: list[bytes] = attrs.field(factory=list)
+    """What the candidate had built."""
+    build_s: float = 0.0
+    waited_s: float = 0.0
+    """For turns on the device."""
 
     def slow(self) -> float | None:
         """The candidate keeps its judge waiting; returns in how many seconds to look again."""

@@ -12,13 +12,13 @@ import fcntl
 import mmap
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
 from kernelrl_judge.protocol.device_memory import Arena
 from kernelrl_judge.protocol.frames import ProtocolError
-from kernelrl_judge.protocol.layouts import Layouts, distinct, laid_out
+from kernelrl_judge.protocol.layouts import Laid, distinct, laid_out, lay_out
 from kernelrl_judge.protocol.values import TensorLeaf, leaves_of
 
 __all__ = ["ArenaExchange", "Arenas", "Exchange", "FileExchange"]
@@ -28,24 +28,34 @@ _LEAST_BYTES = 64 << 20
 _KEPT_BYTES = 1 << 30
 _KEPT_SHARE = 48
 """An arena is kept for the next candidate up to this many bytes, or one part in so many of the device's memory."""
-
-
 _MOST_OFFSET = 1 << 48
 """Beyond it no call of the system takes an offset."""
 
 
-class Exchange(Protocol):
+class Exchange:
     """Either form."""
 
-    def share(self, values: Any) -> Any: ...
+    device = "cpu"
+    _fit: Callable[..., None]
+    """Have so many bytes for `inputs` and `outputs`; those that are not named stay as they are."""
+    _write: Callable[[Laid], None]
+    _read: Callable[[TensorLeaf, torch.Tensor], torch.Tensor]
+
+    def share(self, values: Any) -> Any:
+        laid = lay_out(values, self.device)
+        self._fit(inputs=laid.end)
+        self._write(laid)
+        return laid.tree
 
     def announce(self, values: Any, room: int) -> Any:
         """What `share` returns for values like these, which are not there yet; with bytes for outputs."""
-        ...
+        laid = lay_out(values, self.device)
+        self._fit(inputs=laid.end, outputs=room)
+        return laid.tree
 
     def make_room(self, count: int) -> None:
         """Have so many bytes for outputs."""
-        ...
+        self._fit(outputs=count)
 
     def collect(self, expected: Any, described: Any) -> Any:
         """Tensors in the place of the leaves of a description that equals the expected one: a copy made now.
@@ -53,14 +63,13 @@ class Exchange(Protocol):
         Raises:
             ProtocolError: a leaf points outside of the shared memory.
         """
-        ...
+        return _collect(expected, described, self._read)
 
 
-class FileExchange:
+class FileExchange(Exchange):
     """Two anonymous files: `inputs`, which the runner can only read, and `outputs`."""
 
     def __init__(self) -> None:
-        self._layouts = Layouts("cpu")
         self.inputs = os.memfd_create("inputs", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         # A runner could open it anew to write: a file that is made shorter while the judge writes would end the judge.
         fcntl.fcntl(self.inputs, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL)
@@ -68,40 +77,27 @@ class FileExchange:
 
     def share_text(self, text: bytes) -> None:
         """Write `text` at offset 0."""
-        self._grow(len(text))
-        _write_at(self.inputs, text, 0)
-
-    def share(self, values: Any) -> Any:
-        laid = self._layouts.of(values)
-        self._grow(laid.end)
-        if laid.end:
-            with mmap.mmap(self.inputs, laid.end) as view:
-                for leaf, tensor in laid.chunks():
-                    if tensor.numel():
-                        flat = torch.frombuffer(view, dtype=tensor.dtype, count=leaf.span, offset=leaf.offset)
-                        distinct(laid_out(leaf, flat)).copy_(distinct(tensor))
-                        del flat
-        return laid.tree
-
-    def announce(self, values: Any, room: int) -> Any:
-        laid = self._layouts.of(values)
-        self._grow(laid.end)
-        self.make_room(room)
-        return laid.tree
-
-    def make_room(self, count: int) -> None:
-        os.ftruncate(self.outputs, count)
-
-    def collect(self, expected: Any, described: Any) -> Any:
-        return _collect(expected, described, self._read)
+        self._fit(inputs=len(text))
+        os.pwrite(self.inputs, text, 0)
 
     def close(self) -> None:
         os.close(self.inputs)
         os.close(self.outputs)
 
-    def _grow(self, count: int) -> None:
-        if os.fstat(self.inputs).st_size < max(count, 1):
-            os.ftruncate(self.inputs, max(count, 1))
+    def _fit(self, *, inputs: int | None = None, outputs: int | None = None) -> None:
+        if inputs is not None and os.fstat(self.inputs).st_size < max(inputs, 1):
+            os.ftruncate(self.inputs, max(inputs, 1))
+        if outputs is not None:
+            os.ftruncate(self.outputs, outputs)
+
+    def _write(self, laid: Laid) -> None:
+        if laid.end:
+            with mmap.mmap(self.inputs, laid.end) as view:
+                for leaf, tensor in laid.chunks:
+                    if tensor.numel():
+                        flat = torch.frombuffer(view, dtype=tensor.dtype, count=leaf.span, offset=leaf.offset)
+                        distinct(laid_out(leaf, flat)).copy_(distinct(tensor))
+                        del flat
 
     def _read(self, leaf: TensorLeaf, like: torch.Tensor) -> torch.Tensor:
         if leaf.offset > _MOST_OFFSET:
@@ -154,7 +150,7 @@ class Arenas:
                 arena.close()
 
 
-class ArenaExchange:
+class ArenaExchange(Exchange):
     """Device memory for tensors.
 
     Args:
@@ -162,50 +158,17 @@ class ArenaExchange:
         attach: tells the runner to map the arenas as they are now.
     """
 
+    device = "cuda"
+
     def __init__(self, arenas: Arenas, attach: Callable[[Arenas], None]) -> None:
         self._arenas = arenas
         self._attach = attach
         self._attached = False
-        self._layouts = Layouts("cuda")
-        self._room = 0
-        self._filled = 0
-        self._tree: Any = None
-        self._targets: list[torch.Tensor] = []
-
-    def share(self, values: Any) -> Any:
-        laid = self._layouts.of(values)
-        self._filled = laid.end
-        self._fit()
-        full = [(leaf, tensor) for leaf, tensor in laid.chunks() if tensor.numel()]
-        if laid.tree != self._tree:
-            # The windows of a candidate are all laid out alike.
-            self._targets = [self._target(leaf, tensor.dtype) for leaf, tensor in full]
-            self._tree = laid.tree
-        if full:
-            torch._foreach_copy_(self._targets, [distinct(tensor) for _, tensor in full])
-        torch.cuda.synchronize()
-        return laid.tree
-
-    def _target(self, leaf: TensorLeaf, dtype: torch.dtype) -> torch.Tensor:
-        return distinct(laid_out(leaf, self._input(leaf, dtype)))
-
-    def announce(self, values: Any, room: int) -> Any:
-        laid = self._layouts.of(values)
-        # Both at once: a runner attaches both anew where one is replaced.
-        self._filled, self._room = laid.end, room
-        self._fit()
-        return laid.tree
-
-    def make_room(self, count: int) -> None:
-        self._room = count
-        self._fit()
-
-    def collect(self, expected: Any, described: Any) -> Any:
-        return _collect(expected, described, self._read)
+        self._filled, self._room = 0, 0
 
     def inputs_of(self, tree: Any) -> list[torch.Tensor]:
         """The shared tensors that a tree of `share` describes, in its order. They end with the next, larger values."""
-        return [self._target(leaf, getattr(torch, leaf.dtype)) for leaf in leaves_of(tree) if 0 not in leaf.shape]
+        return [distinct(self._input(leaf)) for leaf in leaves_of(tree) if 0 not in leaf.shape]
 
     def outputs_of(self, leaves: Sequence[TensorLeaf]) -> torch.Tensor:
         """One view of equal outputs that lie at equal distances, with the number of the output as first dimension."""
@@ -220,25 +183,33 @@ class ArenaExchange:
 
     def laid_out(self, values: Any) -> Any:
         """What `share` returns for these values; nothing is written."""
-        return self._layouts.of(values).tree
+        return lay_out(values, "cuda").tree
 
     def read_inputs(self, like: Any, tree: Any) -> Any:
         """Copies of shared values, as they are now.
 
         Args:
-            like: values with the dtypes of the shared ones.
+            like: values of the same structure.
             tree: what `share` returned for them.
         """
-        return _collect(like, tree, lambda leaf, tensor: laid_out(leaf, self._input(leaf, tensor.dtype)).clone())
+        return _collect(like, tree, lambda leaf, _: self._input(leaf).clone())
 
-    def _input(self, leaf: TensorLeaf, dtype: torch.dtype) -> torch.Tensor:
-        return self._arenas.inputs.tensor(leaf.offset, (leaf.span,), dtype)
+    def _input(self, leaf: TensorLeaf) -> torch.Tensor:
+        return laid_out(leaf, self._arenas.inputs.tensor(leaf.offset, (leaf.span,), getattr(torch, leaf.dtype)))
 
-    def _fit(self) -> None:
+    def _fit(self, *, inputs: int | None = None, outputs: int | None = None) -> None:
+        self._filled = self._filled if inputs is None else inputs
+        self._room = self._room if outputs is None else outputs
+        # Both at once: a runner attaches both anew where one is replaced.
         if self._arenas.fit(self._filled, self._room) or not self._attached:
             self._attach(self._arenas)
             self._attached = True
-            self._tree = None
+
+    def _write(self, laid: Laid) -> None:
+        given = [distinct(tensor) for _, tensor in laid.chunks if tensor.numel()]
+        if given:
+            torch._foreach_copy_(self.inputs_of(laid.tree), given)
+        torch.cuda.synchronize()
 
     def _read(self, leaf: TensorLeaf, like: torch.Tensor) -> torch.Tensor:
         try:
@@ -259,10 +230,3 @@ def _collect(expected: Any, described: Any, read: Callable[[TensorLeaf, torch.Te
     if isinstance(expected, dict):
         return {str(key): _collect(value, described[str(key)], read) for key, value in expected.items()}
     return described
-
-
-def _write_at(descriptor: int, data: bytes, offset: int) -> None:
-    view = memoryview(data)
-    while view:
-        count = os.pwrite(descriptor, view, offset)
-        view, offset = view[count:], offset + count

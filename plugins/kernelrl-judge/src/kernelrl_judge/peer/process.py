@@ -15,7 +15,7 @@ from typing import Any
 
 from kernelrl_judge.isolation import cpus
 from kernelrl_judge.isolation.forks import NotForked
-from kernelrl_judge.isolation.freezing import Standing, ran_s, suspended
+from kernelrl_judge.isolation.freezing import ran_s, suspended
 from kernelrl_judge.peer.memory import FileExchange
 from kernelrl_judge.peer.nursery import Zygote, ZygoteDied
 from kernelrl_judge.protocol import frames
@@ -23,13 +23,7 @@ from kernelrl_judge.protocol.device_memory import DeviceMemoryError
 from kernelrl_judge.protocol.frames import Frame, FrameKind
 from kernelrl_judge.protocol.out_of_memory import NO_DEVICE_MEMORY
 
-__all__ = [
-    "KEPT_OUTPUT_BYTES",
-    "Cancelled",
-    "DeadlinePassed",
-    "Runner",
-    "RunnerEnded",
-]
+__all__ = ["KEPT_OUTPUT_BYTES", "Cancelled", "DeadlinePassed", "Runner", "RunnerEnded"]
 
 KEPT_OUTPUT_BYTES = 16_384
 """Of what a candidate prints: of its beginning and of its end."""
@@ -196,16 +190,16 @@ class Runner:
         self._has_started = True
         return frame
 
-    def suspended(self) -> contextlib.AbstractContextManager[Standing]:
+    def suspended(self) -> contextlib.AbstractContextManager[None]:
         """Stop the candidate and everything it started, for a while."""
         return suspended(self._pid)
 
     def apart(self) -> contextlib.AbstractContextManager[Any]:
-        """Give this thread and the candidate a processor each, for a while; see `processors.apart`."""
+        """Give this thread and the candidate a processor each, for a while; see `cpus.apart`."""
         return cpus.apart(self._pid)
 
     def ran_s(self) -> dict[int, float]:
-        """Processor time of the candidate and everything it started; see `suspending.ran_s`."""
+        """Processor time of the candidate and everything it started; see `freezing.ran_s`."""
         return ran_s(self._pid)
 
     def step_back(self) -> None:

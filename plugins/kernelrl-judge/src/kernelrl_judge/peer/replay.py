@@ -122,19 +122,14 @@ class CandidateSession:
         }
         self.runner.send(FrameKind.RECORD, encode_tree(order))
         facts = decode_tree(self.expect(FrameKind.RECORDED).body)
-        if not isinstance(facts, dict):
-            raise ProtocolError("a recording is a dictionary")
-        if "not_recorded" in facts:
-            reason, line = str(facts["not_recorded"])[:_MAX_TEXT], facts.get("line")
-            line = line if isinstance(line, int) else 0
-            raise NotRecorded(reason, line, lacks_memory=facts.get("memory") is True)
-        described = facts.get("outputs")
-        if not isinstance(described, list) or len(described) != max(counts):
-            raise ProtocolError("a recording without its outputs")
-        self.described = described
-        self.nodes = _nodes(facts.get("nodes"))
-        has = facts.get("state")
-        self._has = frozenset(map(str, has if isinstance(has, list) else ()))
+        match facts:
+            case {"not_recorded": reason}:
+                line = facts["line"] if isinstance(facts.get("line"), int) else 0
+                raise NotRecorded(str(reason)[:_MAX_TEXT], line, lacks_memory=facts.get("memory") is True)
+            case {"outputs": [*described], "nodes": nodes, "state": [*has]} if len(described) == max(counts):
+                self.described, self.nodes, self._has = described, _nodes(nodes), frozenset(map(str, has))
+            case _:
+                raise ProtocolError("a recording without its outputs")
         self._counts = tuple(counts)
         self._is_serving = True
 
@@ -313,13 +308,9 @@ def _with_values(places_tree: Any, described: Any) -> Any:
 
 def _nodes(value: Any) -> list[tuple[str, str, int]]:
     """The runner's list of nodes; from an untrusted process."""
-    rows = value if isinstance(value, list) else []
-    return [
-        (row[0], row[1], row[2])
-        for row in rows
-        if isinstance(row, list)
-        and len(row) == 3
-        and isinstance(row[0], str)
-        and row[1] in ("own", "library", "glue")
-        and isinstance(row[2], int)
-    ]
+    found = []
+    for row in value if isinstance(value, list) else []:
+        match row:
+            case [str(name), "own" | "library" | "glue" as kind, int(launches)]:
+                found.append((name, kind, launches))
+    return found

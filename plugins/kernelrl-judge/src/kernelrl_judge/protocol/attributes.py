@@ -1,5 +1,5 @@
-"""Tensors that a module keeps outside of parameters and buffers: in attributes, in lists and dictionaries, in objects
-of plain classes of the module's own source, and gradients of its parameters."""
+"""Tensors that a module keeps outside of parameters and buffers: in attributes, in lists and dictionaries, and in
+objects of plain classes of the module's own source."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import types
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["kept_tensors", "variables", "version_of"]
+__all__ = ["kept_tensors", "variables"]
 
 _MOST = 256
 _DEEPEST = 3
@@ -37,26 +37,7 @@ def kept_tensors(module: Any) -> dict[str, Any]:
                     found[path] = tensor
                     if len(found) == _MOST:
                         return found
-        found |= _gradients(held, prefix)
     return found
-
-
-def _gradients(module: Any, prefix: str) -> dict[str, Any]:
-    import torch
-
-    parameters = variables(module).get("_parameters")
-    held = dict.items(parameters) if isinstance(parameters, dict) else ()
-    gradients = {name: value.grad for name, value in [*held] if type(value) is torch.nn.Parameter}
-    return {
-        f"{prefix}{name}.grad": gradient.detach()
-        for name, gradient in gradients.items()
-        if type(gradient) is torch.Tensor
-    }
-
-
-def version_of(tensor: Any) -> int:
-    """How often a tensor has been written to."""
-    return -1 if tensor.is_inference() else tensor._version
 
 
 def _modules(module: Any, prefix: str = "", above: tuple[int, ...] = ()) -> Iterator[tuple[str, Any]]:

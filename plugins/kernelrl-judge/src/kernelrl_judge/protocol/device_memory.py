@@ -22,9 +22,8 @@ _PINNED = 1
 _LOCATION_DEVICE = 1
 _POSIX_DESCRIPTOR = 1
 _READ_WRITE = 3
-_SUPPORTS_VMM, _SUPPORTS_DESCRIPTORS = 102, 103
 _OUT_OF_MEMORY = 2
-_MOST_SPARE_BYTES = 1 << 30
+_KEPT_SPARE_BYTES = 1 << 30
 
 
 class DeviceMemoryError(Exception):
@@ -37,11 +36,8 @@ class _Location(ctypes.Structure):
 
 class _Properties(ctypes.Structure):
     _fields_ = (
-        ("type", ctypes.c_int),
-        ("requested_handle_types", ctypes.c_int),
-        ("location", _Location),
-        ("win32", ctypes.c_void_p),
-        ("flags", ctypes.c_ubyte * 8),
+        *(("type", ctypes.c_int), ("requested_handle_types", ctypes.c_int), ("location", _Location)),
+        *(("win32", ctypes.c_void_p), ("flags", ctypes.c_ubyte * 8)),
     )
 
 
@@ -66,14 +62,8 @@ def _properties(device: int) -> _Properties:
 
 
 def supported(device: int = 0) -> bool:
-    """Whether arenas work on a device: the driver says so, and one can be made and exported."""
+    """Whether arenas work on a device: one can be made and exported."""
     try:
-        torch.cuda.init()
-        for attribute in (_SUPPORTS_VMM, _SUPPORTS_DESCRIPTORS):
-            value = ctypes.c_int()
-            _call("cuDeviceGetAttribute", ctypes.byref(value), attribute, device)
-            if not value.value:
-                return False
         arena = Arena.create(1, device)
         os.close(arena.export())
         arena.close()
@@ -84,7 +74,7 @@ def supported(device: int = 0) -> bool:
 
 def give_back_spare() -> None:
     """Let other processes have what torch keeps for later tensors of this one, if that is more than a little."""
-    if torch.cuda.memory_reserved() - torch.cuda.memory_allocated() > _MOST_SPARE_BYTES:
+    if torch.cuda.memory_reserved() - torch.cuda.memory_allocated() > _KEPT_SPARE_BYTES:
         torch.cuda.empty_cache()
 
 
@@ -103,13 +93,7 @@ class Arena:
             access = _Access(_Location(_LOCATION_DEVICE, device), _READ_WRITE)
             _call("cuMemSetAccess", self._address, _size(size), ctypes.byref(access), _size(1))
         except BaseException:
-            for name, arguments in (
-                ("cuMemUnmap", (self._address, _size(size))),
-                ("cuMemAddressFree", (self._address, _size(size))),
-                ("cuMemRelease", (self._handle,)),
-            ):
-                with contextlib.suppress(DeviceMemoryError):
-                    _call(name, *arguments)
+            self._free()
             raise
 
     @classmethod
@@ -139,14 +123,8 @@ class Arena:
 
     def export(self) -> int:
         """A new descriptor by which another process can attach."""
-        descriptor = ctypes.c_int()
-        _call(
-            "cuMemExportToShareableHandle",
-            ctypes.byref(descriptor),
-            self._handle,
-            _POSIX_DESCRIPTOR,
-            ctypes.c_ulonglong(0),
-        )
+        descriptor, flags = ctypes.c_int(), ctypes.c_ulonglong(0)
+        _call("cuMemExportToShareableHandle", ctypes.byref(descriptor), self._handle, _POSIX_DESCRIPTOR, flags)
         return descriptor.value
 
     def tensor(self, offset: int, shape: tuple[int, ...], dtype: torch.dtype, *, apart: bool = False) -> torch.Tensor:
@@ -183,24 +161,26 @@ class Arena:
         if not self.size:
             return
         torch.cuda.synchronize(self.device)
-        size, self.size = self.size, 0
         self._whole = None
-        _call("cuMemUnmap", self._address, _size(size))
-        _call("cuMemRelease", self._handle)
-        _call("cuMemAddressFree", self._address, _size(size))
+        self._free()
+        self.size = 0
+
+    def _free(self) -> None:
+        for name, arguments in (
+            ("cuMemUnmap", (self._address, _size(self.size))),
+            ("cuMemRelease", (self._handle,)),
+            ("cuMemAddressFree", (self._address, _size(self.size))),
+        ):
+            with contextlib.suppress(DeviceMemoryError):
+                _call(name, *arguments)
 
 
 class _Bytes:
     """Device bytes as other libraries expect them."""
 
     def __init__(self, address: int, count: int) -> None:
-        self.__cuda_array_interface__ = {
-            "shape": (count,),
-            "typestr": "|u1",
-            "data": (address, False),
-            "version": 2,
-            "strides": None,
-        }
+        layout = {"shape": (count,), "typestr": "|u1", "strides": None}
+        self.__cuda_array_interface__ = {**layout, "data": (address, False), "version": 2}
 
 
 def _size(value: int) -> ctypes.c_size_t:

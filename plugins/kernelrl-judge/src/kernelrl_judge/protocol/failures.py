@@ -36,7 +36,7 @@ class Failure:
 
 def encode_failure(failure: Failure) -> bytes:
     """Body of a `FAILED` frame."""
-    return bytes([failure.stage]) + encode_tree([failure.kind, failure.name, failure.text])
+    return encode_tree([int(failure.stage), failure.kind, failure.name, failure.text])
 
 
 def decode_failure(body: bytes) -> Failure:
@@ -45,9 +45,7 @@ def decode_failure(body: bytes) -> Failure:
     Raises:
         ProtocolError: it is none.
     """
-    if not body or body[0] not in Stage.__members__.values():
-        raise ProtocolError("a failure without a stage")
-    tree = decode_tree(body[1:])
-    if not isinstance(tree, list) or len(tree) != 3 or not all(isinstance(item, str) for item in tree):
-        raise ProtocolError("a failure is three texts")
-    return Failure(Stage(body[0]), *tree)
+    match decode_tree(body):
+        case [int(stage), str(kind), str(name), str(text)] if stage in Stage.__members__.values():
+            return Failure(Stage(stage), kind, name, text)
+    raise ProtocolError("a failure is a stage and three texts")

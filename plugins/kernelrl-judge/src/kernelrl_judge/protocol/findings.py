@@ -1,4 +1,4 @@
-"""The rules of the judge's findings, and how a finding is made from one."""
+"""The rules of the judge's findings."""
 
 from __future__ import annotations
 

@@ -9,8 +9,8 @@ the place of the files for tensors (`kernelrl_judge.protocol.device_memory`). Bo
     4 bytes  body length    little-endian, at most `MAX_BODY_BYTES`
     n bytes  body
 
-A body is empty, a value tree (`values`) in a small tagged binary form of bounded depth and size,
-or a failure (`failures`), which is one too. Nothing from a runner is unpickled, evaluated or imported;
+A body is empty, a value tree (`values`), which is JSON of bounded depth and size, or a failure (`failures`), which is
+one too. Nothing from a runner is unpickled, evaluated or imported;
 tensor bytes are read by the judge from `outputs`, and only where the described tensor is the expected one in shape and
 dtype. A decoder raises `ProtocolError` and nothing else.
 """
@@ -24,16 +24,7 @@ from enum import IntEnum
 
 import attrs
 
-__all__ = [
-    "HEADER",
-    "MAGIC",
-    "MAX_BODY_BYTES",
-    "Frame",
-    "FrameKind",
-    "ProtocolError",
-    "receive",
-    "send",
-]
+__all__ = ["HEADER", "MAGIC", "MAX_BODY_BYTES", "Frame", "FrameKind", "ProtocolError", "receive", "send"]
 
 MAX_BODY_BYTES = 1 << 20
 _MAX_DESCRIPTORS = 4

@@ -2,79 +2,28 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 
-from kernelrl_judge.protocol.layouts import laid_out_as
-
-__all__ = ["cast", "cloned", "detached", "leaves", "mapped", "placed", "real", "reals", "same", "tensors", "widened"]
+__all__ = ["leaves", "mapped", "real", "reals", "tensors", "total_bytes", "widened"]
 
 
-def mapped(value: Any, function: Callable[[torch.Tensor], torch.Tensor]) -> Any:
-    """The value with what a function makes of each tensor, and copies of what is not one."""
+def mapped(value: Any, function: Callable[[torch.Tensor], Any], *, key: Callable[[Any], Any] = lambda key: key) -> Any:
+    """The value with what a function makes of each tensor; a tuple in the place of one with names.
+
+    Args:
+        key: makes the keys of dicts.
+    """
     if isinstance(value, torch.Tensor):
         return function(value)
     if isinstance(value, list | tuple):
-        return type(value)(mapped(item, function) for item in value)
+        items = [mapped(item, function, key=key) for item in value]
+        return items if isinstance(value, list) else tuple(items)
     if isinstance(value, dict):
-        return {key: mapped(item, function) for key, item in value.items()}
-    return copy.deepcopy(value)
-
-
-def cloned(value: Any) -> Any:
-    """A copy of the value, in which tensors keep their layouts."""
-    return mapped(value, lambda tensor: laid_out_as(tensor.clone(), tensor))
-
-
-def cast(value: Any, dtype: torch.dtype) -> Any:
-    """The value with its floating-point tensors in another dtype."""
-    if isinstance(value, torch.Tensor):
-        return value.to(dtype) if value.is_floating_point() else value
-    if isinstance(value, list | tuple):
-        return type(value)(cast(item, dtype) for item in value)
-    if isinstance(value, dict):
-        return {key: cast(item, dtype) for key, item in value.items()}
+        return {key(name): mapped(item, function, key=key) for name, item in value.items()}
     return value
-
-
-def placed(value: Any, device: str) -> Any:
-    """The value with its tensors on a device."""
-    if isinstance(value, torch.Tensor):
-        return value.to(device)
-    if isinstance(value, list | tuple):
-        return type(value)(placed(item, device) for item in value)
-    if isinstance(value, dict):
-        return {key: placed(item, device) for key, item in value.items()}
-    return value
-
-
-def detached(value: Any) -> Any:
-    """The value with copies of its tensors that belong to no graph; a tuple in the place of one with names."""
-    if isinstance(value, torch.Tensor):
-        return value.detach().clone()
-    if isinstance(value, list | tuple):
-        return (
-            type(value)(detached(item) for item in value)
-            if type(value) in (list, tuple)
-            else tuple(detached(item) for item in value)
-        )
-    if isinstance(value, dict):
-        return {key: detached(item) for key, item in value.items()}
-    return value
-
-
-def same(left: Any, right: Any) -> bool:
-    """Whether the tensors of two values of one structure are equal."""
-    if isinstance(left, torch.Tensor):
-        return torch.equal(left, right)
-    if isinstance(left, list | tuple):
-        return all(map(same, left, right))
-    if isinstance(left, dict):
-        return all(same(value, right[key]) for key, value in left.items())
-    return True
 
 
 def reals(value: Any) -> Any:
@@ -89,21 +38,26 @@ def real(tensor: torch.Tensor) -> torch.Tensor:
 
 def tensors(value: Any) -> list[torch.Tensor]:
     """The tensors of a value, in its order."""
-    return [leaf for _, leaf, _, _ in leaves(value, value, value) if isinstance(leaf, torch.Tensor)]
+    return [leaf for _, leaf in leaves(value) if isinstance(leaf, torch.Tensor)]
 
 
-def leaves(first: Any, second: Any, third: Any, path: str = "") -> Iterator[tuple[str, Any, Any, Any]]:
-    """Leaves of three values of one structure, with their path."""
+def total_bytes(value: Any) -> int:
+    """Bytes of the elements of all tensors."""
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors(value))
+
+
+def leaves(*values: Any, path: str = "") -> Iterator[tuple[Any, ...]]:
+    """Leaves of values of one structure, after their path. Keys may be texts in all but the first."""
+    first = values[0]
     if isinstance(first, list | tuple):
-        for index, items in enumerate(zip(first, second, third, strict=True)):
-            yield from leaves(*items, f"{path}[{index}]")
+        for index, items in enumerate(zip(*values, strict=True)):
+            yield from leaves(*items, path=f"{path}[{index}]")
     elif isinstance(first, dict):
-        for key, item in first.items():
-            yield from leaves(
-                item, second[key], third[str(key)] if str(key) in third else third[key], f"{path}[{key!r}]"
-            )
+        for key in first:
+            items = [value[key] if key in value else value[str(key)] for value in values]
+            yield from leaves(*items, path=f"{path}[{key!r}]")
     else:
-        yield path, first, second, third
+        yield path, *values
 
 
 def widened(tensor: torch.Tensor) -> torch.Tensor:

@@ -32,9 +32,6 @@ def read(stream: io.RawIOBase) -> Any | None:
 
 def _exactly(stream: io.RawIOBase, count: int) -> bytes | None:
     data = b""
-    while len(data) < count:
-        part = stream.read(count - len(data))
-        if not part:
-            return None
+    while len(data) < count and (part := stream.read(count - len(data))):
         data += part
-    return data
+    return data if len(data) == count else None

@@ -7,18 +7,17 @@ import functools
 import hashlib
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
-from torch.utils.flop_counter import FlopCounterMode
 
 from kernelrl_core.api.evaluators import EvaluationSettings, from_json, to_json
-from kernelrl_judge.protocol.trees import leaves
-from kernelrl_judge.task.broadcasts import Broadcasts
+from kernelrl_judge.protocol.trees import leaves, mapped, tensors, total_bytes
 from kernelrl_judge.task.comparing import Tolerance, compare_values, tolerance
-from kernelrl_judge.task.input_structure import structure
+from kernelrl_judge.task.input_structure import Broadcasts, structure
+from kernelrl_judge.task.operations import OperationCounter
 from kernelrl_judge.task.overlays import OVERLAYS
 from kernelrl_judge.task.reference import Reference
 from kernelrl_judge.task.source import TaskError, load_reference
@@ -117,7 +116,7 @@ class _Subject:
 
     def non_finite(self) -> float:
         """Largest share of elements that are infinite or NaN among the output tensors of the trials."""
-        outputs = [tensor for trial in self._trials for tensor in _tensors(trial.expected)]
+        outputs = [tensor for trial in self._trials for tensor in tensors(trial.expected)]
         return max((1 - int(torch.isfinite(t).sum()) / t.numel() for t in outputs if t.numel()), default=0.0)
 
     def _passes(self, *answers: Any) -> bool:
@@ -125,20 +124,20 @@ class _Subject:
         return all(compare_values(trial.expected, answer, self._limit) is None for trial, answer in pairs)
 
     def _zeros(self) -> str | None:
-        zeros = [_mapped(trial.expected, torch.zeros_like) for trial in self._trials]
+        zeros = [mapped(trial.expected, torch.zeros_like) for trial in self._trials]
         return f"largest output {self._largest():.3g}" if self._passes(*zeros) else None
 
     def _constant(self) -> str | None:
         for name, choose in (("mean", _mean), ("middle of the range", _middle)):
-            answer = _mapped(self._trials[0].expected, functools.partial(_filled, choose=choose))
+            answer = mapped(self._trials[0].expected, functools.partial(_filled, choose=choose))
             if self._passes(*[answer] * _TRIALS):
-                values = ", ".join(f"{choose(tensor):.4g}" for tensor in _tensors(self._trials[0].expected)[:3])
+                values = ", ".join(f"{choose(tensor):.4g}" for tensor in tensors(self._trials[0].expected)[:3])
                 return f"{name} of the first output ({values})"
         return None
 
     def _identity(self) -> str | None:
-        for place in range(len(_tensors(self._trials[0].inputs))):
-            answers = [_passed_on(trial.expected, _tensors(trial.inputs)[place]) for trial in self._trials]
+        for place in range(len(tensors(self._trials[0].inputs))):
+            answers = [_passed_on(trial.expected, tensors(trial.inputs)[place]) for trial in self._trials]
             if all(answer is not None for answer in answers) and self._passes(*answers):
                 return f"input tensor {place} passes as the output, {self._difference(answers):.3g} off at most"
         return None
@@ -183,13 +182,13 @@ class _Subject:
     @functools.cached_property
     def _same(self) -> list[tuple[str, Any]]:
         """Tensors, numbers and texts among the inputs that are the same in every call, with their paths."""
-        found = _named(self._trials[0].inputs)
+        found = dict(leaves(self._trials[0].inputs))
         started = time.monotonic()
         # Few integers may be the same in a few calls by chance.
         for index in range(1, _DRAWS_ALIKE):
             if not found or (index >= _TRIALS and time.monotonic() - started > _DRAWING_S):
                 break
-            drawn = _named(self._trials[index].inputs if index < _TRIALS else self._reference.inputs(index))
+            drawn = dict(leaves(self._trials[index].inputs if index < _TRIALS else self._reference.inputs(index)))
             found = {path: leaf for path, leaf in found.items() if _equal(leaf, drawn.get(path))}
         return list(found.items())
 
@@ -216,55 +215,41 @@ class _Subject:
         return f"{different} different inputs in {len(seen)} calls" if different < len(seen) else None
 
     def _structured(self, said: str) -> str | None:
-        for place, kind in self._structures():
-            if kind in _STRUCTURES and not _STRUCTURES[kind][1].search(said):
-                return f"input tensor {place} {_STRUCTURES[kind][0]}, of which the model says nothing"
+        for place, pair in enumerate(zip(*(tensors(trial.inputs) for trial in self._trials), strict=False)):
+            shown, words = _STRUCTURES.get(structure(*pair), ("", None))
+            if words is not None and not words.search(said):
+                return f"input tensor {place} {shown}, of which the model says nothing"
         return None
 
-    def _structures(self) -> list[tuple[int, str | None]]:
-        pairs = zip(*(_tensors(trial.inputs) for trial in self._trials), strict=False)
-        return [(place, structure(*pair)) for place, pair in enumerate(pairs)]
-
     def _broadcast(self) -> str | None:
-        inputs = self._trials[0].inputs
-        watch = Broadcasts(_tensors(inputs))
+        watch = Broadcasts(tensors(self._trials[0].inputs))
         self._called_under(watch)
         return watch.found
 
     def _tiny(self) -> str | None:
-        counter = FlopCounterMode(display=False)
-        try:
-            self._called_under(counter)
-            flops = counter.get_total_flops()
-        except NotImplementedError:
-            return None
-        trial = self._trials[0]
-        touched = [*_tensors(trial.inputs), *_tensors(trial.expected), *self._reference.state.values()]
-        size = sum(tensor.numel() * tensor.element_size() for tensor in touched)
+        counter = OperationCounter()
+        self._called_under(counter)
+        trial, flops = self._trials[0], counter.flops
+        size = total_bytes([trial.inputs, trial.expected, self._reference.state])
         time_us = max(size / _BYTES_PER_US, flops / _FLOPS_PER_US)
         if time_us >= _LAUNCH_US:
             return None
         return f"{size} bytes and {flops} floating-point operations: {time_us:.3g} us at 2 TB/s and 50 TFLOP/s"
 
-    def _called_under(self, mode: TorchFunctionMode | FlopCounterMode) -> None:
+    def _called_under(self, mode: TorchFunctionMode | OperationCounter) -> None:
         # The reference clones its inputs outside of `forward`, so the mode wraps the model alone.
         with torch.no_grad(), mode:
-            self._reference.model(*_mapped(self._trials[0].inputs, lambda tensor: tensor))
+            self._reference.model(*mapped(self._trials[0].inputs, lambda tensor: tensor))
         self._reference.restore()
 
     def _largest(self) -> float:
-        outputs = [tensor for trial in self._trials for tensor in _tensors(trial.expected)]
+        outputs = [tensor for trial in self._trials for tensor in tensors(trial.expected)]
         return max((_size(tensor) for tensor in outputs), default=0.0)
 
     def _difference(self, answers: list[Any]) -> float:
         """Largest difference between answers and expected outputs."""
-        pairs = zip(_tensors([trial.expected for trial in self._trials]), _tensors(answers), strict=True)
+        pairs = zip(tensors([trial.expected for trial in self._trials]), tensors(answers), strict=True)
         return max((_size(_finite(left) - _finite(right)) for left, right in pairs), default=0.0)
-
-
-def _named(inputs: Any) -> dict[str, Any]:
-    """Leaves of inputs by their paths."""
-    return {path: leaf for path, leaf, _, _ in leaves(inputs, inputs, inputs)}
 
 
 def _equal(first: Any, second: Any) -> bool:
@@ -283,7 +268,7 @@ def _promising(source: str) -> str:
 def _digest(inputs: Any) -> bytes:
     """The same for equal inputs."""
     found = hashlib.blake2b()
-    for _, leaf, _, _ in leaves(inputs, inputs, inputs):
+    for _, leaf in leaves(inputs):
         if isinstance(leaf, torch.Tensor):
             found.update(leaf.detach().contiguous().reshape(-1).view(torch.uint8).cpu().numpy().data)
         else:
@@ -326,34 +311,12 @@ def _filled(tensor: torch.Tensor, choose: Callable[[torch.Tensor], float]) -> to
 
 def _passed_on(expected: Any, given: torch.Tensor) -> Any | None:
     """An input as the answer, where the output is one tensor of its size."""
-    outputs = _tensors(expected)
+    outputs = tensors(expected)
     if len(outputs) != 1 or outputs[0].shape != given.shape or outputs[0].dtype != given.dtype:
         return None
-    return _mapped(expected, lambda _: given)
+    return mapped(expected, lambda _: given)
 
 
 def _alike(left: Any, right: Any) -> bool:
     """Whether outputs have the same shapes, so that their values can be compared."""
-    return [tensor.shape for tensor in _tensors(left)] == [tensor.shape for tensor in _tensors(right)]
-
-
-def _mapped(value: Any, function: Callable[[torch.Tensor], torch.Tensor]) -> Any:
-    if isinstance(value, torch.Tensor):
-        return function(value)
-    if isinstance(value, list | tuple):
-        return type(value)(_mapped(item, function) for item in value)
-    if isinstance(value, dict):
-        return {key: _mapped(item, function) for key, item in value.items()}
-    return value
-
-
-def _tensors(value: Any) -> list[torch.Tensor]:
-    return list(_leaves(value))
-
-
-def _leaves(value: Any) -> Iterator[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, list | tuple | dict):
-        for item in value.values() if isinstance(value, dict) else value:
-            yield from _leaves(item)
+    return [tensor.shape for tensor in tensors(left)] == [tensor.shape for tensor in tensors(right)]

@@ -19,6 +19,7 @@ import attrs
 import torch
 
 from kernelrl_core.api.evaluators import EvaluationSettings, Mismatch
+from kernelrl_judge.protocol.trees import leaves
 from kernelrl_judge.protocol.values import TensorLeaf
 
 __all__ = ["Tolerance", "compare_bytes", "compare_described", "compare_values", "root_mean_square", "tolerance"]
@@ -30,8 +31,8 @@ MOST_LOOSENED = 16.0
 _SMALLEST_SCALE = 1e-6
 _MARGIN = 1e-3
 """By how much a comparison in single precision is stricter: far more than it rounds."""
-_CHUNK = 1 << 26
-"""Elements compared at once: the comparison is made in double precision and needs several times their memory."""
+_COMPARED_AT_ONCE = 1 << 26
+"""Elements: the comparison is made in double precision and needs several times their memory."""
 
 
 @attrs.frozen
@@ -67,72 +68,51 @@ def compare_described(expected: Any, actual: Any, device: str, path: str = "") -
         actual: tree of the candidate, with `TensorLeaf` in the place of tensors.
         device: device type the outputs must lie on.
     """
+    other = Mismatch("structure", path, _outline(expected), _outline(actual))
     if isinstance(expected, torch.Tensor):
         if not isinstance(actual, TensorLeaf):
-            return Mismatch("structure", path, _outline(expected), _outline(actual))
-        if actual.shape != tuple(expected.shape):
-            return Mismatch("shape", path, str(tuple(expected.shape)), str(actual.shape))
-        wanted = str(expected.dtype).removeprefix("torch.")
-        if actual.dtype != wanted:
-            return Mismatch("dtype", path, wanted, actual.dtype)
-        if actual.device != device:
-            return Mismatch("device", path, device, actual.device)
-        return None
+            return other
+        kinds = {
+            "shape": (str(tuple(expected.shape)), str(actual.shape)),
+            "dtype": (str(expected.dtype).removeprefix("torch."), actual.dtype),
+            "device": (device, actual.device),
+        }
+        return next((Mismatch(kind, path, *pair) for kind, pair in kinds.items() if pair[0] != pair[1]), None)
     if isinstance(expected, list | tuple):
         if not isinstance(actual, list | tuple) or len(actual) != len(expected):
-            return Mismatch("structure", path, _outline(expected), _outline(actual))
+            return other
         pairs = [(f"{path}[{index}]", *pair) for index, pair in enumerate(zip(expected, actual, strict=True))]
     elif isinstance(expected, dict):
         if not isinstance(actual, dict) or list(map(str, expected)) != list(actual):
-            return Mismatch("structure", path, _outline(expected), _outline(actual))
+            return other
         pairs = [(f"{path}[{key!r}]", value, actual[str(key)]) for key, value in expected.items()]
     else:
-        if type(expected) is not type(actual):
-            return Mismatch("structure", path, _outline(expected), _outline(actual))
-        return None
-    for below, want, got in pairs:
-        found = compare_described(want, got, device, below)
-        if found is not None:
-            return found
-    return None
+        return None if type(expected) is type(actual) else other
+    found = (compare_described(want, got, device, below) for below, want, got in pairs)
+    return next((mismatch for mismatch in found if mismatch is not None), None)
 
 
-def compare_values(expected: Any, actual: Any, limit: Tolerance, path: str = "") -> Mismatch | None:
+def compare_values(expected: Any, actual: Any, limit: Tolerance) -> Mismatch | None:
     """Compare the elements of outputs whose description is equal; `actual` holds tensors again."""
-    if isinstance(expected, torch.Tensor):
-        return _compare_tensor(expected, actual, limit, path)
-    if isinstance(expected, list | tuple):
-        pairs = [(f"{path}[{index}]", *pair) for index, pair in enumerate(zip(expected, actual, strict=True))]
-    elif isinstance(expected, dict):
-        pairs = [(f"{path}[{key!r}]", value, actual[str(key)]) for key, value in expected.items()]
-    elif isinstance(expected, float):
-        return _compare_tensor(
-            torch.tensor(expected, dtype=torch.float64), torch.tensor(actual, dtype=torch.float64), limit, path
-        )
-    else:
-        return None if expected == actual else Mismatch("values", path, repr(expected), repr(actual)[:200])
-    for below, want, got in pairs:
-        found = compare_values(want, got, limit, below)
+    for path, want, got in leaves(expected, actual):
+        if isinstance(want, float):
+            want, got = (torch.tensor(number, dtype=torch.float64) for number in (want, got))
+        if isinstance(want, torch.Tensor):
+            found = _compare_tensor(want, got, limit, path)
+        else:
+            found = None if want == got else Mismatch("values", path, repr(want), repr(got)[:200])
         if found is not None:
             return found
     return None
 
 
-def compare_bytes(first: Any, second: Any, path: str = "") -> Mismatch | None:
+def compare_bytes(first: Any, second: Any) -> Mismatch | None:
     """The first tensor that is not the same in both, bit by bit; their description is equal."""
-    if isinstance(first, torch.Tensor):
-        left, right = (tensor.detach().contiguous().reshape(-1).view(torch.uint8) for tensor in (first, second))
-        return None if torch.equal(left.to(right.device), right) else Mismatch("values", path)
-    if isinstance(first, list | tuple):
-        pairs = [(f"{path}[{index}]", *pair) for index, pair in enumerate(zip(first, second, strict=True))]
-    elif isinstance(first, dict):
-        pairs = [(f"{path}[{key!r}]", value, second[str(key)]) for key, value in first.items()]
-    else:
-        return None
-    for below, left, right in pairs:
-        found = compare_bytes(left, right, below)
-        if found is not None:
-            return found
+    for path, *pair in leaves(first, second):
+        if isinstance(pair[0], torch.Tensor):
+            left, right = (tensor.detach().contiguous().reshape(-1).view(torch.uint8) for tensor in pair)
+            if not torch.equal(left.to(right.device), right):
+                return Mismatch("values", path)
     return None
 
 
@@ -143,27 +123,19 @@ def _compare_tensor(expected: torch.Tensor, actual: torch.Tensor, limit: Toleran
         actual = actual.to(torch.promote_types(expected.dtype, actual.dtype))
     if expected.is_complex():
         expected, actual = torch.view_as_real(expected), torch.view_as_real(actual)
-    if expected.numel() > _CHUNK:
-        return _compare_in_chunks(expected.reshape(-1), actual.reshape(-1), limit, path)
-    return _compare_block(expected, actual, limit, _scale(expected, limit, path), path)
-
-
-def _compare_in_chunks(expected: torch.Tensor, actual: torch.Tensor, limit: Tolerance, path: str) -> Mismatch | None:
+    expected, actual = expected.reshape(-1), actual.reshape(-1)
     scale = _scale(expected, limit, path)
-    found: list[tuple[int, Mismatch | None]] = [
-        (len(want), _compare_block(want, got, limit, scale, path))
-        for want, got in zip(expected.split(_CHUNK), actual.split(_CHUNK), strict=True)
-    ]
+    parts = zip(expected.split(_COMPARED_AT_ONCE), actual.split(_COMPARED_AT_ONCE), strict=True)
+    found = [(len(want), _compare_block(want, got, limit, scale, path)) for want, got in parts]
     wrong = [(count, mismatch) for count, mismatch in found if mismatch is not None]
-    if not wrong:
-        return None
+    if not wrong or len(found) == 1:
+        return found[0][1]
     kind = next((mismatch for _, mismatch in wrong if mismatch.kind == "non_finite"), wrong[0][1])
-    total = expected.numel()
     return attrs.evolve(
         kind,
         max_abs=max((mismatch.max_abs for _, mismatch in wrong if mismatch.max_abs is not None), default=None),
-        mean_abs=sum(count * (mismatch.mean_abs or 0.0) for count, mismatch in wrong) / total,
-        wrong_share=sum(count * (mismatch.wrong_share or 0.0) for count, mismatch in wrong) / total,
+        mean_abs=sum(count * (mismatch.mean_abs or 0.0) for count, mismatch in wrong) / expected.numel(),
+        wrong_share=sum(count * (mismatch.wrong_share or 0.0) for count, mismatch in wrong) / expected.numel(),
     )
 
 
@@ -177,7 +149,7 @@ def _scale(expected: torch.Tensor, limit: Tolerance, path: str) -> float:
 def root_mean_square(expected: torch.Tensor) -> float:
     """Of the finite elements; 1 where there are none."""
     squares, count = 0.0, 0
-    for part in expected.reshape(-1).split(_CHUNK):
+    for part in expected.reshape(-1).split(_COMPARED_AT_ONCE):
         norm = float(torch.linalg.vector_norm(part, dtype=torch.float64))
         if math.isfinite(norm):
             squares, count = squares + norm * norm, count + part.numel()

@@ -24,7 +24,10 @@ _SAME_ELEMENTS = {
     *("view", "reshape", "flatten", "unflatten", "ravel", "squeeze", "unsqueeze", "__get__", "requires_grad_"),
     *("permute", "transpose", "t", "swapaxes", "swapdims", "movedim", "moveaxis", "__getitem__", "pin_memory"),
 }
-_SCALED = {"add", "sub", "mul", "div", "rsub", "true_divide", "neg"}
+_SCALED = {
+    *("add", "radd", "iadd", "sub", "rsub", "isub", "mul", "rmul", "imul", "neg"),
+    *("div", "idiv", "true_divide", "truediv", "itruediv"),
+}
 _COMPARED = {"gt", "ge", "lt", "le", "greater", "less", "greater_equal", "less_equal"}
 _UNBOUNDED = {"randn", "randn_like", "normal", "normal_"}
 _UNIFORM = {"rand", "rand_like", "uniform_"}
@@ -85,7 +88,7 @@ class _Draws(TorchFunctionMode):
             self._count += 1
             draw: _Draw | None = _Draw(frozenset({self._count}), _drawn(name, args, kwargs))
         elif given:
-            draw = _Draw(frozenset().union(*(one.origins for one in given)), _derived(name, args, kwargs, given))
+            draw = _Draw(frozenset().union(*(one.origins for one in given)), _derived(func, name, args, kwargs, given))
         else:
             draw = None
         changed = [*tensors(found), *(tensors(args[:1]) if name == "__setitem__" else ())]
@@ -116,34 +119,25 @@ def _drawn(name: str, args: Any, kwargs: Any) -> Domain:
     return Domain("truth")
 
 
-def _derived(name: str, args: Any, kwargs: Any, given: list[_Draw]) -> Domain:
+def _derived(function: Callable[..., Any], name: str, args: Any, kwargs: Any, given: list[_Draw]) -> Domain:
     """Domain of what a function makes of one draw."""
     before = given[0].domain
     if len(given) > 1 or before.kind == "as drawn":
         return AS_DRAWN
     if name in _SAME_ELEMENTS:
         return before
+    # `__radd__` and `mul_` are `add` and `mul`, with operands in another order or in place.
     name = name.strip("_")
-    name = {"radd": "add", "rmul": "mul", "iadd": "add", "imul": "mul", "idiv": "div", "isub": "sub"}.get(name, name)
-    name = {"truediv": "div", "itruediv": "div"}.get(name, name)
     numbers = [value for value in args if isinstance(value, int | float)]
-    if before.kind != "numbers" or len(args) > 2 or kwargs:
+    if before.kind != "numbers" or len(args) > 2 or kwargs or len(numbers) != (name != "neg"):
         return AS_DRAWN
     if name in _COMPARED:
-        return Domain("truth") if len(numbers) == 1 else AS_DRAWN
-    if name not in _SCALED or (name != "neg" and len(numbers) != 1):
+        return Domain("truth")
+    if name not in _SCALED:
         return AS_DRAWN
-    function: dict[str, Callable[[float, float], float]] = {
-        "add": lambda x, y: x + y,
-        "sub": lambda x, y: x - y if isinstance(args[0], torch.Tensor) else y - x,
-        "rsub": lambda x, y: y - x,
-        "mul": lambda x, y: x * y,
-        "div": lambda x, y: x / y if y else math.nan,
-        "true_divide": lambda x, y: x / y if y else math.nan,
-        "neg": lambda x, _: -x,
-    }
-    ends = sorted(function[name](end, float(numbers[0]) if numbers else 0.0) for end in (before.low, before.high))
-    return AS_DRAWN if any(math.isnan(end) for end in ends) else attrs.evolve(before, low=ends[0], high=ends[1])
+    ends = torch.tensor([before.low, before.high], dtype=torch.float64, device="cpu")
+    low, high = sorted(function(*(ends if isinstance(value, torch.Tensor) else value for value in args)).tolist())
+    return AS_DRAWN if math.isnan(low) or math.isnan(high) else attrs.evolve(before, low=low, high=high)
 
 
 def drawn_domains(draw: Callable[[], list[Any]]) -> list[Domain]:

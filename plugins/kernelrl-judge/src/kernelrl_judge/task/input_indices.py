@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "FIRST_STRESSED",
-    "FIRST_TIMED",
-    "LEARNED",
-    "RESIZED",
-    "WARM",
-    "WEIGHED",
-]
+__all__ = ["FIRST_STRESSED", "FIRST_TIMED", "LEARNED", "RESIZED", "WARM", "WEIGHED"]
 
 FIRST_TIMED = 1 << 20
 """From here on they belong to timing, those below to the trials and the probes."""

@@ -1,87 +1,91 @@
-"""The structure of inputs: properties that stay the same in each call, beyond shape and dtype.
-
-What is drawn anew for each call may be multiplied. What has a structure may not, since a kernel may rely on it; whether
-the task promises that structure is the audit's question.
-"""
+"""What an audit sees in inputs: a structure that they share from one call to the next, and accidental broadcasts."""
 
 from __future__ import annotations
 
-import torch
+import itertools
+from collections.abc import Sequence
+from typing import Any
 
-__all__ = ["structure"]
+import torch
+from torch.overrides import TorchFunctionMode
+
+__all__ = ["Broadcasts", "structure"]
 
 _LEAST = 4
 """Elements of a tensor, or of a row, that a structure can be seen in."""
 _LOOKED_AT = 1 << 20
-_CLOSE = 1e-3
-_MANY_VALUES = 16
-"""Whole numbers of fewer values may be labels or truth values."""
+"""Elements: the first rows of larger tensors stand for all."""
+_OPERATIONS = {
+    *("add", "sub", "subtract", "mul", "multiply", "div", "divide", "true_divide", "truediv", "floor_divide", "pow"),
+    *("radd", "rsub", "rmul", "rdiv", "rtruediv", "rpow", "maximum", "minimum", "fmax", "fmin", "where", "atan2"),
+    *("eq", "ne", "lt", "le", "gt", "ge", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "broadcast_tensors"),
+}
 
 
 def structure(first: torch.Tensor, second: torch.Tensor) -> str | None:
-    """What an input of two calls shows: the same values, places of zeros, symmetry, order, rows of one sum or norm,
-    whole numbers, or elements that are not finite among others that show nothing; None if nothing.
+    """What an input of two calls shows: `zeros` in the same places, `symmetric` matrices, or `sorted` rows.
 
-    Whole numbers of many values, which repeat and show nothing else, are `counts`. Integers and truth values show
-    nothing but that they are the same. The first rows of large tensors stand for all.
+    None for equal values, integers and whole numbers, which may be labels.
     """
-    if first.numel() < _LEAST or first.shape != second.shape:
+    if first.numel() < _LEAST or first.shape != second.shape or torch.equal(first, second):
         return None
-    if torch.equal(first, second):
-        return "fixed"
+    square = first.dim() >= 2 and first.shape[-1] == first.shape[-2]
     if first.is_complex():
-        return _of_complex(first.resolve_conj(), second.resolve_conj())
+        # A transform of real numbers is symmetric in its own way.
+        mirrored = [first.flip(-1).roll(1, -1)] if first.dim() else []
+        mirrored += [first.mT] if square else []
+        if any(torch.allclose(first, other.conj()) for other in mirrored):
+            return "symmetric"
+        return structure(*(torch.view_as_real(tensor.resolve_conj()) for tensor in (first, second)))
     if not first.is_floating_point():
         return None
-    if not bool(torch.stack(first.aminmax()).isfinite().all()):
-        finite = [tensor.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0) for tensor in (first, second)]
-        found = "fixed" if torch.equal(*(tensor.nan_to_num() for tensor in (first, second))) else structure(*finite)
-        return "non_finite" if found in (None, "zeros") else found
-    left, right = _some(first), _some(second)
-    if not bool((left == left.round()).all()):
-        return _arrangement(left, right)
-    values = len(left.unique())
-    many = _MANY_VALUES <= values < left.numel() and _arrangement(left, right) is None
-    return "counts" if many else "whole_numbers"
-
-
-def _of_complex(first: torch.Tensor, second: torch.Tensor) -> str | None:
-    """The structure of real and imaginary parts, or that of the numbers: of size 1, symmetric, or those of a transform
-    of real numbers."""
-    left = _some(first)
-    if _ones(left.abs()):
-        return "normalised"
-    mirrored = [left.flip(-1).roll(1, -1)] if left.dim() else []
-    mirrored += [left.mT] if left.dim() >= 2 and left.shape[-1] == left.shape[-2] else []
-    if any(torch.allclose(left, other.conj()) for other in mirrored):
-        return "symmetric"
-    return structure(torch.view_as_real(first), torch.view_as_real(second))
-
-
-def _arrangement(left: torch.Tensor, right: torch.Tensor) -> str | None:
-    zeros = left == 0
-    if bool(zeros.any()) and torch.equal(zeros, right == 0):
-        return "zeros"
-    if left.dim() >= 2 and left.shape[-1] == left.shape[-2] >= _LEAST and torch.equal(left, left.mT):
-        return "symmetric"
-    if left.dim() == 0 or left.shape[-1] < 2 * _LEAST:
+    finite = bool(first.isfinite().all())
+    left, right = (_some(tensor).nan_to_num(nan=0.0, posinf=0.0, neginf=0.0) for tensor in (first, second))
+    if torch.equal(left, right) or bool((left == left.round()).all()):
         return None
-    if bool((left.diff(dim=-1) >= 0).all()) or bool((left.diff(dim=-1) <= 0).all()):
-        return "sorted"
-    rows = left.float()
-    for dim in {-1, min(1, left.dim() - 1)}:
-        if _ones(rows.square().sum(dim)) or (bool((rows >= 0).all()) and _ones(rows.sum(dim))):
-            return "normalised"
-    return None
+    zeros = left == 0
+    if finite and bool(zeros.any()) and torch.equal(zeros, right == 0):
+        return "zeros"
+    if square and left.shape[-1] >= _LEAST and torch.equal(left, left.mT):
+        return "symmetric"
+    if not left.dim() or left.shape[-1] < 2 * _LEAST:
+        return None
+    steps = left.diff(dim=-1)
+    return "sorted" if bool((steps >= 0).all()) or bool((steps <= 0).all()) else None
 
 
 def _some(tensor: torch.Tensor) -> torch.Tensor:
     """As many of the first entries along the first dimension as are looked at, whole matrices at least."""
-    if tensor.dim() <= 2 or tensor.numel() <= _LOOKED_AT:
-        square = tensor.dim() == 2 and tensor.shape[0] == tensor.shape[1]
-        return tensor if square or tensor.dim() < 2 else tensor[: max(1, _LOOKED_AT // max(1, tensor[0].numel()))]
+    if tensor.dim() < 2 or (tensor.dim() == 2 and tensor.shape[0] == tensor.shape[1]):
+        return tensor
     return tensor[: max(1, _LOOKED_AT // max(1, tensor[0].numel()))]
 
 
-def _ones(values: torch.Tensor) -> bool:
-    return bool(((values - 1).abs() < _CLOSE).all())
+class Broadcasts(TorchFunctionMode):
+    """Watches calls. `found` says what the first suspicious one did.
+
+    Suspicious is a vector of n that meets a column (n, 1), which makes a square of both, and an input vector of n that
+    meets an n × n input, along one of two dimensions by chance. Operands of equal rank were broadcast on purpose.
+    """
+
+    def __init__(self, inputs: Sequence[torch.Tensor]) -> None:
+        super().__init__()
+        self.found: str | None = None
+        self._inputs = list(inputs)
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if self.found is None and getattr(func, "__name__", "").strip("_") in _OPERATIONS:
+            given = [value for value in (*args, *(kwargs or {}).values()) if isinstance(value, torch.Tensor)]
+            for first, second in itertools.pairwise(given):
+                wide, narrow = (first, second) if first.dim() >= second.dim() else (second, first)
+                if self._suspicious(wide, narrow):
+                    self.found = f"{func.__name__} of {tuple(first.shape)} and {tuple(second.shape)}"
+        return func(*args, **(kwargs or {}))
+
+    def _suspicious(self, wide: torch.Tensor, narrow: torch.Tensor) -> bool:
+        size = narrow.numel()
+        if narrow.dim() != 1 or size < 2:
+            return False
+        given = {tensor.data_ptr() for tensor in self._inputs}
+        square = wide.shape == (size, size) and given.issuperset((wide.data_ptr(), narrow.data_ptr()))
+        return square or wide.shape == (size, 1)

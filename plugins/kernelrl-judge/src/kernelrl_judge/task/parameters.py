@@ -64,7 +64,7 @@ def drawn_parameters(reference: Reference, found: Matched) -> Reference:
         names = [name for name in _changeable(other) if name not in lacking]
         used = _conditioned(other, _drawn(other, names, alike=found.alike)) if names else None
         reference.facts["drawn_parameters"] = found, used
-    return other if used is None else used.under_seed_of(reference)
+    return other if used is None else used.under(reference.seed)
 
 
 def _without_difference(reference: Reference, other: Reference, names: Collection[str]) -> set[str]:

@@ -58,8 +58,8 @@ def wrong_values(
         exact = reference.exact(inputs, index)
     if exact is None:
         return wrong
-    pairs = leaves(*map(reals, (exact, expected, expected)))
-    own = max((largest_error(one, want) for _, one, want, _ in pairs if isinstance(one, torch.Tensor)), default=0.0)
+    pairs = leaves(reals(exact), reals(expected))
+    own = max((largest_error(one, want) for _, one, want in pairs if isinstance(one, torch.Tensor)), default=0.0)
     allowed = attrs.evolve(limit, own_error=own, scales=_usual_scales(reference))
     if compare_values(exact, actual, allowed) is None:
         return None
@@ -75,7 +75,7 @@ def _usual_scales(reference: Reference) -> dict[str, float]:
         with contextlib.suppress(TaskError, torch.OutOfMemoryError):
             for index in range(LEARNED - _DRAWS, LEARNED):
                 found = reals(reference.expected(reference.inputs(index), index))
-                for path, output, _, _ in leaves(found, found, found):
+                for path, output, _ in leaves(found, found):
                     if isinstance(output, torch.Tensor) and output.is_floating_point():
                         squares[path] = squares.get(path, 0.0) + root_mean_square(output) ** 2 / _DRAWS
         reference.facts["usual_scales"] = {path: square**0.5 for path, square in squares.items()}
@@ -112,12 +112,9 @@ def _with_bits(tensor: torch.Tensor, change: Callable[[torch.Tensor], torch.Tens
 
 def _distance(exact: Any, actual: Any) -> float:
     """Root of the sum of the squared differences of all numbers."""
-    pairs = [(one, other) for _, one, other, _ in leaves(*map(reals, (exact, actual, actual)))]
-    return (
-        sum(
-            float((other.double().to(one.device) - one).square().sum())
-            for one, other in pairs
-            if isinstance(one, torch.Tensor) and one.is_floating_point()
-        )
-        ** 0.5
-    )
+    squares = [
+        float((other.double().to(one.device) - one).square().sum())
+        for _, one, other in leaves(reals(exact), reals(actual))
+        if isinstance(one, torch.Tensor) and one.is_floating_point()
+    ]
+    return sum(squares) ** 0.5

@@ -6,25 +6,26 @@ import contextlib
 import copy
 import hashlib
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
 import torch
 
 from kernelrl_core.api.evaluators import EvaluationSettings
-from kernelrl_judge.protocol.attributes import version_of
+from kernelrl_judge.protocol.layouts import cloned
 from kernelrl_judge.protocol.seeds import seed
-from kernelrl_judge.protocol.trees import cast, cloned, detached, mapped, placed, same, tensors, widened
+from kernelrl_judge.protocol.trees import mapped, tensors, widened
+from kernelrl_judge.task.comparing import compare_bytes
 from kernelrl_judge.task.domain import Domain, domains
 from kernelrl_judge.task.input_indices import FIRST_TIMED
 from kernelrl_judge.task.overlays import overlaid
 from kernelrl_judge.task.sizes import free_sizes
 from kernelrl_judge.task.source import TaskError, constructor_arguments, fitted_sizes, of_task
 
-__all__ = ["Reference", "Trial"]
+__all__ = ["DTYPES", "Reference", "Trial"]
 
-_DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 _LEAST_RESIZED = 4
 _STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 
@@ -60,11 +61,11 @@ class Reference:
         self.sizes = fitted_sizes(module)
         """Sizes that were made smaller for the memory at hand, by name."""
         self._task_id = task_id
-        self._seed = ""
+        self.seed = ""
         self._init = init
         self._makes_on_device = device == "cuda" and settings.profile == "strict"
         self.device = device
-        self.dtype = _DTYPES[settings.precision]
+        self.dtype = DTYPES[settings.precision]
         self.init_seed = int(hashlib.sha256(f"kernelrl {init} {task_id}".encode()).hexdigest()[:8], 16)
         seed(self.init_seed, device)
         with of_task(task_id, "get_init_inputs()"):
@@ -95,19 +96,15 @@ class Reference:
     def under(self, seed: str) -> Reference:
         """This reference with the inputs of another seed."""
         other = copy.copy(self)
-        other._seed = seed
+        other.seed = seed
         return other
-
-    def under_seed_of(self, other: Reference) -> Reference:
-        """This reference with the inputs of another reference's seed."""
-        return self.under(other._seed)
 
     def with_other_parameters(self) -> Reference:
         """A reference of the same task and seed whose constructor drew other parameters."""
         if "other" not in self.facts:
             self.facts["other"] = Reference(self._module, self._task_id, self.settings, self.device, "other")
         found: Reference = self.facts["other"]
-        return found.under(self._seed)
+        return found.under(self.seed)
 
     def with_state(self, state: dict[str, torch.Tensor]) -> Reference:
         """A reference of the same task and seed with other parameters."""
@@ -130,11 +127,7 @@ class Reference:
         for tensor in (*other.model.parameters(), *other.model.buffers()):
             if tensor.is_complex():
                 tensor.data = tensor.data.to(torch.complex128)
-        widened = {name: torch.promote_types(tensor.dtype, torch.float64) for name, tensor in self.state.items()}
-        other.state = {
-            name: tensor.to(widened[name]) if tensor.is_floating_point() or tensor.is_complex() else tensor
-            for name, tensor in self.state.items()
-        }
+        other.state = {name: widened(tensor) for name, tensor in self.state.items()}
         other.unsaved = {
             name: buffer.detach().clone() for name, buffer in other.model.named_buffers() if name in self.unsaved
         }
@@ -166,10 +159,6 @@ class Reference:
             return None
         finally:
             torch.set_default_dtype(before)
-
-    def seed(self, index: int) -> None:
-        """Seed the generators as for the inputs of an index."""
-        seed(self._number(index, 0), self.device)
 
     def inputs(self, index: int) -> list[Any]:
         """Fresh inputs on the device. Equal for equal seed, index and device."""
@@ -213,15 +202,14 @@ class Reference:
             made = [self._module.get_inputs() for _ in range(count)]
             if overlays is not None:
                 made = [overlaid(values, self.settings.input_overlay, overlays) for values in made]
-        return [[cast(placed(value, self.device), self.dtype) for value in values] for values in made]
+        return [[mapped(value, self._moved) for value in values] for values in made]
+
+    def _moved(self, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.to(self.device, self.dtype if tensor.is_floating_point() else None)
 
     def expected(self, inputs: list[Any], index: int = 0) -> Any:
         """What the reference makes of inputs; they stay as they are."""
-        return self._called(inputs, index, effects=False).expected
-
-    def called(self, inputs: list[Any], index: int = 0) -> Trial:
-        """What the reference makes of inputs, and what else it changes; they stay as they are."""
-        return self._called(inputs, index, effects=True)
+        return self.called(inputs, index, effects=False).expected
 
     @property
     def changed_state(self) -> dict[str, torch.Tensor]:
@@ -229,11 +217,14 @@ class Reference:
         before = self.constructed
         return {name: before[name] for name in sorted(self.facts.get("mutates_state", ()))}
 
-    def _called(self, inputs: list[Any], index: int, *, effects: bool, restores: bool = True) -> Trial:
+    def called(self, inputs: list[Any], index: int = 0, *, effects: bool = True) -> Trial:
+        """What the reference makes of inputs, and what else it changes; they stay as they are.
+
+        Args:
+            effects: whether it is told what else changes.
+        """
         first = "returned_inputs" not in self.facts
         given = cloned(inputs)
-        before = self.current() if first or effects else {}
-        versions = [version_of(tensor) for tensor in (*tensors(given), *before.values())]
         seed(self._number(index, 8), self.device)
         with of_task(self._task_id, "Model.forward(...)"), torch.no_grad():
             found = self.model(*given)
@@ -246,24 +237,15 @@ class Reference:
         state = {}
         if first or effects:
             after = self.current()
-            written = [version_of(tensor) for tensor in tensors(given)] != versions[: len(tensors(given))]
-            # What was written to tells that it was; to compare the whole state in every call would take its time.
-            touched = [
-                name
-                for (name, tensor), version in zip(before.items(), versions[len(tensors(given)) :], strict=True)
-                if name in after and (after[name].data_ptr(), version_of(after[name])) != (tensor.data_ptr(), version)
-            ]
-            if (first or written) and not same(inputs, given):
-                self.facts["mutates_inputs"] = True
-            self.facts["mutates_state"] |= self._changed_state(after, after if first else touched)
+            self.facts["mutates_inputs"] |= compare_bytes(inputs, given) is not None
+            self.facts["mutates_state"] |= self._changed_state(after)
             state = {name: after[name].clone() for name in self.facts["mutates_state"] if name in after}
         left = given if effects and self.facts["mutates_inputs"] else None
         # They may take as much of the device's memory as the outputs that are copied now.
         del given
         # An output may be a buffer itself.
-        expected = detached(found)
-        if restores:
-            self.restore()
+        expected = mapped(found, lambda tensor: tensor.detach().clone())
+        self.restore()
         return Trial(inputs, expected, left, state)
 
     def reads(self, name: str) -> bool:
@@ -281,7 +263,7 @@ class Reference:
                 elif known[name]:
                     buffer.copy_(~buffer if buffer.dtype is torch.bool else buffer + 1)
             with contextlib.suppress(TaskError):
-                known[name] = not same(usual, self.expected(inputs))
+                known[name] = compare_bytes(usual, self.expected(inputs)) is not None
             self.restore()
         return known[name]
 
@@ -301,23 +283,18 @@ class Reference:
         found = {**self.model.state_dict(), **{name: buffer.detach() for name, buffer in self.model.named_buffers()}}
         return {name: found[name] for name in (*self.state, *self.unsaved) if name in found}
 
-    @property
-    def statistics(self) -> frozenset[str]:
-        """Names of the running statistics of torch's own norms, which no call in training mode reads, and which
-        kernels for training leave out."""
-        return frozenset(
-            f"{prefix}.{name}" if prefix else name
-            for prefix, module in self.model.named_modules()
-            if isinstance(module, torch.nn.modules.batchnorm._NormBase)
-            for name in _STATISTICS
-        )
-
-    def _changed_state(self, found: Mapping[str, torch.Tensor], names: Iterable[str]) -> frozenset[str]:
+    def _changed_state(self, found: Mapping[str, torch.Tensor]) -> frozenset[str]:
         """Names of what is not as it was, without statistics of norms, and without what has another shape now."""
         before = self.constructed
-        changed = [name for name in names if found[name].shape == before[name].shape]
-        changed = [name for name in changed if not same(found[name], before[name])]
-        return frozenset(changed) - self.statistics if changed else frozenset()
+        changed = [name for name in found if found[name].shape == before[name].shape]
+        changed = [name for name in changed if compare_bytes(found[name], before[name]) is not None]
+        # No call in training mode reads the running statistics of torch's norms; kernels for training leave them out.
+        norms = [
+            prefix
+            for prefix, module in self.model.named_modules()
+            if changed and isinstance(module, torch.nn.modules.batchnorm._NormBase)
+        ]
+        return frozenset(changed) - {f"{prefix}.{name}".lstrip(".") for prefix in norms for name in _STATISTICS}
 
     def restore(self) -> None:
         """Undo what forward keeps between calls, which would make an output depend on the number of calls."""
@@ -333,5 +310,5 @@ class Reference:
                     buffers[last] = value.clone()
 
     def _number(self, index: int, place: int) -> int:
-        digest = hashlib.sha256(f"{self._seed} {index}".encode()).digest()
+        digest = hashlib.sha256(f"{self.seed} {index}".encode()).digest()
         return int.from_bytes(digest[place : place + 8], "little")

@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+from kernelrl_judge.protocol.trees import total_bytes
+
 __all__ = ["fit", "free_sizes"]
 
 
@@ -61,14 +63,4 @@ def _nested(code: types.CodeType) -> Iterator[types.CodeType]:
 def _bytes_of_inputs(module: types.ModuleType) -> int:
     # Without memory: only shapes matter.
     with torch.device("meta"):
-        return _bytes(module.get_inputs())
-
-
-def _bytes(value: Any) -> int:
-    if isinstance(value, torch.Tensor):
-        return value.numel() * value.element_size()
-    if isinstance(value, list | tuple):
-        return sum(map(_bytes, value))
-    if isinstance(value, dict):
-        return sum(map(_bytes, value.values()))
-    return 0
+        return total_bytes(module.get_inputs())

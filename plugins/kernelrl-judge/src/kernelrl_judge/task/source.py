@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import signal
 import sys
 import types
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 
 from kernelrl_judge.task.sizes import fit
 
-__all__ = ["TaskError", "constructor_arguments", "fitted_sizes", "load_reference", "of_task", "source_of"]
+__all__ = ["TaskError", "constructor_arguments", "fitted_sizes", "load_reference", "of_task"]
 
 _LIMIT_S = 300.0
 """For each step of a reference: importing it, making inputs, a call."""
 _FITTED = "__kernelrl_sizes__"
-_SOURCE = "__kernelrl_source__"
 _NAMES = ("Model", "get_inputs", "get_init_inputs")
 
 
@@ -37,7 +38,6 @@ def load_reference(source: str, task_id: str, budget_bytes: int | None = None) -
     name = "kernelrl_task_" + hashlib.sha256(source.encode("utf-8", "surrogatepass")).hexdigest()[:16]
     module = types.ModuleType(name)
     module.__file__ = f"<task {task_id}>"
-    module.__dict__[_SOURCE] = source
     # Classes of the task look their module up when they are copied.
     sys.modules[name] = module
     with of_task(task_id, "import"):
@@ -49,12 +49,6 @@ def load_reference(source: str, task_id: str, budget_bytes: int | None = None) -
         with of_task(task_id, "get_inputs()"):
             module.__dict__[_FITTED] = fit(module, budget_bytes)
     return module
-
-
-def source_of(module: types.ModuleType) -> str:
-    """The source that `load_reference` was given."""
-    source: str = module.__dict__[_SOURCE]
-    return source
 
 
 def fitted_sizes(module: types.ModuleType) -> dict[str, int]:
@@ -77,23 +71,21 @@ def constructor_arguments(given: Any) -> tuple[list[Any], dict[str, Any]]:
     return list(given), {}
 
 
-class of_task:
+@contextlib.contextmanager
+def of_task(task_id: str, place: str) -> Iterator[None]:
     """Turn what the task's code raises into a `TaskError` that names task and place; end code that hangs."""
-
-    def __init__(self, task_id: str, place: str) -> None:
-        self._task_id, self._place = task_id, place
-
-    def __enter__(self) -> None:
-        signal.signal(signal.SIGALRM, _late)
-        signal.setitimer(signal.ITIMER_REAL, _LIMIT_S)
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, _late)
+    signal.setitimer(signal.ITIMER_REAL, _LIMIT_S)
+    try:
+        yield
+    except (TaskError, torch.OutOfMemoryError):
         # Whether the device's memory suffices depends on who else uses it.
-        known = isinstance(error, TaskError | torch.OutOfMemoryError)
-        if isinstance(error, Exception | SystemExit) and not known:
-            text = " ".join(str(error).split())[:500]
-            raise TaskError(f"task {self._task_id}: {self._place} failed: {type(error).__name__}: {text}") from error
+        raise
+    except (Exception, SystemExit) as error:
+        text = " ".join(str(error).split())[:500]
+        raise TaskError(f"task {task_id}: {place} failed: {type(error).__name__}: {text}") from error
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 def _late(*_: object) -> None:

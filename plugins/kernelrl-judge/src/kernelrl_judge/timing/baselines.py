@@ -52,19 +52,12 @@ def compiled_share(
         replay: what records both sides. None: both are called.
         eager_us: time of one eager call, in microseconds, for recordings.
     """
-    known = [
-        request.task_sha256,
-        request.settings.precision,
-        torch.get_num_threads(),
-        sorted(machine_facts(reference.device).items()),
-        replay is not None,
-    ]
+    machine = sorted(machine_facts(reference.device).items())
+    known = [request.task_sha256, request.settings.precision, torch.get_num_threads(), machine, replay is not None]
     key = hashlib.sha256(json.dumps(known, default=str).encode()).hexdigest()
     path = cache_dir / "baselines" / f"{key}.json"
-    try:
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         return float(json.loads(path.read_text())["compiled_share"])
-    except (OSError, ValueError, KeyError, TypeError):
-        pass
     share = None
     if replay is not None:
         # A compiled reference that does not record is called, and so is the eager one then.
@@ -73,7 +66,7 @@ def compiled_share(
     if share is None:
         share = _called(reference, turn)
     path.parent.mkdir(parents=True, exist_ok=True)
-    entry = {"task": request.task_id, "compiled_share": share, "measured_on": known[3]}
+    entry = {"task": request.task_id, "compiled_share": share, "measured_on": machine}
     write_atomically(path, json.dumps(entry, default=str), mode=0o600, sync=False)
     return share
 
@@ -103,8 +96,7 @@ def _recorded(reference: Reference, turn: _Turn, library: Library, recorder: Rec
 def _called(reference: Reference, turn: _Turn) -> float:
     with turn(alone=False):
         compiled = torch.compile(reference.model)
-        first = FIRST_TIMED
-        staged = [reference.inputs(first + index) for index in range(_CALLS)]
+        staged = reference.many_inputs(FIRST_TIMED, _CALLS)
         for _ in range(_WARM_UPS):
             window(compiled, staged, reference.device)
             window(reference.model, staged, reference.device)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Protocol
+from typing import Any
 
 import attrs
 
@@ -15,66 +15,35 @@ from kernelrl_judge.peer.memory import Exchange
 from kernelrl_judge.peer.process import Runner
 from kernelrl_judge.protocol.findings import finding
 from kernelrl_judge.runner import host_memory
-from kernelrl_judge.task.comparing import tolerance
 from kernelrl_judge.task.reference import Reference
-from kernelrl_judge.timing.direct import DirectMeasurement, Timing
+from kernelrl_judge.timing.direct import DirectMeasurement
 from kernelrl_judge.timing.kernelbench import KernelBenchMeasurement
-from kernelrl_judge.timing.memory_floor import memory_floor_us
 from kernelrl_judge.timing.replay import ReplayMeasurement
-from kernelrl_judge.timing.roofline import roofline
+from kernelrl_judge.timing.roofline import memory_floor_us, roofline
+from kernelrl_judge.timing.statistics import Timing
 
-__all__ = ["CaseTiming", "Measurement"]
-
-
-class Measurement(Protocol):
-    """Times a candidate."""
-
-    def run(self, max_rounds: int) -> None: ...
-
-    def release(self) -> None: ...
-
-    def result(self) -> Timing: ...
+__all__ = ["CaseTiming"]
 
 
+@attrs.define(eq=False, slots=False)
 class CaseTiming:
-    """Times a candidate: `run`, then `weighed`.
+    """Times a candidate: `run`, then `weighed`."""
 
-    Args:
-        profile: that of the case, to which is added what was seen.
-        replayed: a measurement by replays, prepared.
-    """
+    _request: EvaluationRequest
+    _runner: Runner
+    _dialogue: Dialogue
+    _reference: Reference
+    _exchange: Exchange
+    _profile: dict[str, Any]
+    """That of the case, to which is added what was seen."""
+    _replayed: ReplayMeasurement | None = None
+    """A measurement by replays, prepared."""
 
-    def __init__(
-        self,
-        request: EvaluationRequest,
-        runner: Runner,
-        dialogue: Dialogue,
-        reference: Reference,
-        exchange: Exchange,
-        profile: dict[str, Any],
-        replayed: ReplayMeasurement | None = None,
-    ) -> None:
-        self._request = request
-        self._settings = request.settings
-        self._runner = runner
-        self._dialogue = dialogue
-        self._reference = reference
-        self._device = reference.device
-        self._profile = profile
-        self._measurement: Measurement
-        if replayed is not None:
-            self._measurement = replayed
-        elif self._settings.timing_method == "replay":
-            self._measurement = DirectMeasurement(
-                runner,
-                reference,
-                exchange,
-                dialogue.expect,
-                limit=tolerance(self._settings),
-                reads_again="late_writes" in self._settings.probes,
-            )
-        else:
-            self._measurement = KernelBenchMeasurement(runner, reference, exchange, dialogue.expect, self._settings)
+    def __attrs_post_init__(self) -> None:
+        self._settings, self._device = self._request.settings, self._reference.device
+        sides = self._runner, self._reference, self._exchange, self._dialogue.expect, self._settings
+        direct = DirectMeasurement if self._settings.timing_method == "replay" else KernelBenchMeasurement
+        self._measurement = self._replayed or direct(*sides)
 
     def run(self) -> None:
         """Time the candidate, on a device that is this judge's alone."""
@@ -99,11 +68,9 @@ class CaseTiming:
         line = self._profile["roofline"] = roofline(reference, found.runtime.median_us, ceilings)
         if self._device == "cuda" and self._settings.timing_method == "replay" and line["bandwidth_share"] > 1.0:
             # Too fast for all of its bytes: were all of them needed?
-            calls = int(found.telemetry["calls_per_window"])
+            calls, cache_bytes = int(found.telemetry["calls_per_window"]), device_facts.cache_bytes()
             with self._dialogue.turn(alone=False):
-                line["memory_floor_us"] = memory_floor_us(
-                    reference, calls, ceilings.bandwidth_gb_s, device_facts.cache_bytes()
-                )
+                line["memory_floor_us"] = memory_floor_us(reference, calls, ceilings.bandwidth_gb_s, cache_bytes)
         return attrs.evolve(
             correct,
             findings=tuple(findings),
@@ -120,8 +87,7 @@ class CaseTiming:
         from kernelrl_judge.timing.baselines import compiled_share
 
         self._profile["eager_speedup"] = found.speedup
-        measured = self._measurement
-        recorders = measured.recorders if isinstance(measured, ReplayMeasurement) else None
+        recorders = self._replayed.recorders if self._replayed is not None else None
         eager_us = found.baseline.median_us
         share = compiled_share(
             self._reference, self._request, cache_directory(), self._dialogue.turn, recorders, eager_us

@@ -14,19 +14,18 @@ least its CPU time by the threads that both sides have.
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import math
 import random
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
 import torch
 
-from kernelrl_core.api.evaluators import Finding, Mismatch, RuntimeStatistics
+from kernelrl_core.api.evaluators import EvaluationSettings, Finding, Mismatch
 from kernelrl_judge.peer.memory import ArenaExchange, Exchange
 from kernelrl_judge.peer.process import Runner
 from kernelrl_judge.probes.values import is_replay, replay
@@ -39,24 +38,22 @@ from kernelrl_judge.protocol.values import encode_tree
 from kernelrl_judge.runner import host_memory
 from kernelrl_judge.runner.memory import Outputs
 from kernelrl_judge.runner.windows import window
-from kernelrl_judge.task.comparing import Tolerance, compare_bytes
+from kernelrl_judge.task.comparing import compare_bytes, tolerance
 from kernelrl_judge.task.input_indices import FIRST_TIMED
 from kernelrl_judge.task.precision import wrong_values
 from kernelrl_judge.task.reference import Reference
-from kernelrl_judge.timing.statistics import interval_of_ratio, settled, summarise
+from kernelrl_judge.timing.statistics import Timing, make_rounds
 
-__all__ = ["DirectMeasurement", "Timing", "WrongWindow", "beyond_s", "per_window_s"]
+__all__ = ["MOST_LEAVES", "DirectMeasurement", "WrongWindow", "beyond_s", "per_window_s"]
 
-_MIN_ROUNDS = 8
 _SETTLED = 0.012
-_LONGEST_S = 15.0
 _BUDGET_S = {"cuda": 0.4, "cpu": 1.0}
 _WINDOW_S = 8e-3
 """Aimed at for n calls: half of them are still long against the delays of the scheduler."""
 _MOST_CALLS = 256
 _MOST_BYTES = {"cuda": 4 << 30, "cpu": 1 << 30}
 """Inputs and outputs of a window."""
-_MOST_LEAVES = 3000
+MOST_LEAVES = 3000
 """Tensors that one message can describe."""
 _OTHER_CALLS = 3
 """Times the calls of the reference's window: so many further calls of the candidate are compared."""
@@ -82,62 +79,37 @@ class WrongWindow(Exception):
         self.changed = changed
 
 
-@attrs.frozen
-class Timing:
-    """What the windows gave."""
-
-    runtime: RuntimeStatistics
-    baseline: RuntimeStatistics
-    speedup: float
-    speedup_ci: tuple[float, float]
-    telemetry: dict[str, Any]
-
-
+@attrs.define(eq=False, slots=False)
 class DirectMeasurement:
-    """Times a candidate that passed its trials: `run` on a device that is this judge's alone, then `result`.
+    """Times a candidate that passed its trials: `run` on a device that is this judge's alone, then `result`."""
 
-    Args:
-        expect: receives the next frame, which has to be of a kind.
-        reads_again: whether outputs are read a second time, to see that nothing is written after a window.
-    """
+    _runner: Runner
+    _reference: Reference
+    _exchange: Exchange
+    _expect: Callable[..., frames.Frame]
+    """Receives the next frame, which has to be of a kind."""
+    _settings: EvaluationSettings
+    # Not the seeds of the inputs: the order must not be known before it is made.
+    _random: random.Random = attrs.field(factory=random.SystemRandom)
+    _next_input: int = FIRST_TIMED
+    _scratches: dict[int, _Scratch] = attrs.field(factory=dict)
+    _earlier: Any = None
+    _calls: dict[str, int] = attrs.field(factory=lambda: {"candidate": 2, "baseline": 2})
+    _rounds: list[tuple[dict[str, float], dict[str, float]]] = attrs.field(factory=list)
+    _copies_s: list[float] = attrs.field(factory=list)
 
-    def __init__(
-        self,
-        runner: Runner,
-        reference: Reference,
-        exchange: Exchange,
-        expect: Callable[..., frames.Frame],
-        *,
-        limit: Tolerance,
-        reads_again: bool,
-    ) -> None:
-        self._runner = runner
-        self._reference = reference
-        self._exchange = exchange
-        self._expect = expect
-        self._limit = limit
-        self._reads_again = reads_again
-        self._device = reference.device
+    def __attrs_post_init__(self) -> None:
+        self._device, self._limit = self._reference.device, tolerance(self._settings)
         # Device memory that cannot be shared: the runner copies the inputs to the GPU before the clock runs.
-        self._kept_back = self._device == "cpu" or isinstance(exchange, ArenaExchange)
-        # Not the seeds of the inputs: the order must not be known before it is made.
-        self._random = random.SystemRandom()
-        self._next_input = FIRST_TIMED
-        first = reference.inputs(FIRST_TIMED)
-        leaves = len(tensors(first)) + len(tensors(reference.like))
-        moved = leaves_bytes(first) + leaves_bytes(reference.like)
+        self._kept_back = self._device == "cpu" or isinstance(self._exchange, ArenaExchange)
+        first, like = self._reference.inputs(FIRST_TIMED), self._reference.like
+        leaves, moved = len(tensors([first, like])), leaves_bytes(first) + leaves_bytes(like)
         between = max((tensor.nbytes for tensor in tensors(first)), default=0)
         # What a call may allocate: its outputs, and one tensor between them and its inputs.
-        self._allocated = [between, *(tensor.nbytes for tensor in tensors(reference.like))]
+        self._allocated = [between, *(tensor.nbytes for tensor in tensors(like))]
         self._most_calls = max(
-            2, min(_MOST_CALLS, _MOST_BYTES[self._device] // max(1, moved), _MOST_LEAVES // (leaves + 2))
+            2, min(_MOST_CALLS, _MOST_BYTES[self._device] // max(1, moved), MOST_LEAVES // (leaves + 2))
         )
-        self._scratches: dict[int, _Scratch] = {}
-        self._earlier: Any = None
-        self._calls = {"candidate": 2, "baseline": 2}
-        self._rounds: list[tuple[dict[str, float], dict[str, float]]] = []
-        self._copies_s: list[float] = []
-        self._stages_s: dict[str, float] = {}
 
     def run(self, max_rounds: int) -> None:
         """Make the windows.
@@ -147,15 +119,13 @@ class DirectMeasurement:
             What `expect` raises.
         """
         self._find_lengths()
-        started = time.perf_counter()
-        while True:
-            self._rounds.append(self._round())
-            count, spent_s = len(self._rounds), time.perf_counter() - started
-            if count >= max_rounds or spent_s > _LONGEST_S:
-                break
-            is_settled = all(settled([full[side] for full, _ in self._rounds], _SETTLED) for side in self._calls)
-            if count >= min(_MIN_ROUNDS, max_rounds) and (is_settled or spent_s > _BUDGET_S[self._device]):
-                break
+        make_rounds(
+            lambda: self._rounds.append(self._round()),
+            lambda: [[full[side] for full, _ in self._rounds] for side in self._calls],
+            most=max_rounds,
+            budget_s=_BUDGET_S[self._device],
+            share=_SETTLED,
+        )
 
     def release(self) -> None:
         """Let go of values: what refers to this object may live until garbage is collected."""
@@ -164,20 +134,13 @@ class DirectMeasurement:
 
     def result(self) -> Timing:
         """Medians, speedup and telemetry."""
-        candidate_us, baseline_us = self._per_call_us("candidate"), self._per_call_us("baseline")
-        runtime, baseline = summarise(candidate_us), summarise(baseline_us)
-        return Timing(
-            runtime,
-            baseline,
-            speedup=baseline.median_us / runtime.median_us,
-            speedup_ci=interval_of_ratio(baseline_us, candidate_us),
-            telemetry={
-                "method": "calls",
-                "rounds": runtime.n,
-                "calls_per_window": self._calls["candidate"],
-                "baseline_calls_per_window": self._calls["baseline"],
-                "stages_s": {name: round(spent_s, 4) for name, spent_s in self._stages_s.items()},
-            },
+        return Timing.of(
+            self._per_call_us("candidate"),
+            self._per_call_us("baseline"),
+            method="calls",
+            rounds=len(self._rounds),
+            calls_per_window=self._calls["candidate"],
+            baseline_calls_per_window=self._calls["baseline"],
         )
 
     def _find_lengths(self) -> None:
@@ -214,23 +177,20 @@ class DirectMeasurement:
 
     def _windows(self, calls: dict[str, int]) -> dict[str, float]:
         """One window of either side on the same new inputs; seconds of each."""
-        with self._stage("inputs"):
-            inputs = self._reference.many_inputs(self._next_input, max(calls.values()))
-            self._next_input += len(inputs)
+        inputs = self._reference.many_inputs(self._next_input, max(calls.values()))
+        self._next_input += len(inputs)
         given = inputs[: calls["candidate"]]
         outputs = self._staged(given)
         sides = ["candidate", "baseline"]
         self._random.shuffle(sides)
         times, actual, expected = {}, [], []
         for side in sides:
-            with self._stage(side):
-                if side == "candidate":
-                    times[side], actual = self._candidate_window(given, outputs)
-                else:
-                    with self._runner.suspended():
-                        times[side], expected = self._baseline_window(inputs[: calls["baseline"]])
-        with self._stage("comparison"):
-            self._compare(given, actual, expected)
+            if side == "candidate":
+                times[side], actual = self._candidate_window(given, outputs)
+            else:
+                with self._runner.suspended():
+                    times[side], expected = self._baseline_window(inputs[: calls["baseline"]])
+        self._compare(given, actual, expected)
         return times
 
     def _staged(self, given: list[list[Any]]) -> list[Any]:
@@ -273,7 +233,7 @@ class DirectMeasurement:
         # Now, before anything that was left undone could still be done.
         found = [self._exchange.collect(self._reference.like, place) for place in outputs]
         self._expect(FrameKind.FACTS)
-        if self._reads_again:
+        if "late_writes" in self._settings.probes:
             place = self._random.randrange(len(outputs))
             again = self._exchange.collect(self._reference.like, outputs[place])
             changed = compare_bytes(found[place], again)
@@ -295,7 +255,7 @@ class DirectMeasurement:
             started = time.perf_counter()
             window(self._reference.model, inputs, self._device, scratch.keep)
             spent_s = time.perf_counter() - started
-            outputs = scratch.outputs()
+            outputs = scratch.outputs
         self._reference.restore()
         return spent_s, outputs
 
@@ -325,12 +285,6 @@ class DirectMeasurement:
             self._scratches[calls] = _Scratch(self._reference.like, calls)
         return self._scratches[calls]
 
-    @contextlib.contextmanager
-    def _stage(self, name: str) -> Iterator[None]:
-        started = time.perf_counter()
-        yield
-        self._stages_s[name] = self._stages_s.get(name, 0.0) + time.perf_counter() - started
-
 
 def per_window_s(windows: Sequence[tuple[float, float]], ratio: float) -> float:
     """What a window costs beside its calls, in seconds.
@@ -354,35 +308,19 @@ def beyond_s(before_s: dict[int, float], after_s: dict[int, float], window_s: fl
     return alone_s - window_s if alone_s > _MORE_THREADS * window_s else 0.0
 
 
-class _Room:
-    """Bytes in the place of a runner's file of outputs."""
-
-    def __init__(self, content: torch.Tensor) -> None:
-        self._bytes = content
-
-    def tensor(self, offset: int, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-        count = math.prod(shape) * torch.empty((), dtype=dtype).element_size()
-        return self._bytes[offset : offset + count].view(dtype).view(shape)
-
-
 class _Scratch:
     """A place in the judge's own memory for the outputs of each of some calls on the CPU."""
 
     def __init__(self, like: Any, calls: int) -> None:
-        trees, room = places(like, calls, "cpu")
-        self._like = like
-        self._outputs = Outputs(-1)
-        self._outputs.arena = _Room(torch.zeros(max(room, 1), dtype=torch.uint8))
-        self._targets = self._outputs.places(trees)
+        self._writer = Outputs(-1)
+        self.outputs = [mapped(like, _place) for _ in range(calls)]
+        """What was copied, with the structure of an output."""
+        self._targets = [*map(tensors, self.outputs)]
         self._value = mapped(like, torch.zeros_like)
 
     def keep(self, index: int, value: Any) -> None:
         """Copy an output as a runner does."""
-        self._outputs.fill(self._targets[index], [value])
-
-    def outputs(self) -> list[Any]:
-        """What was copied, with the structure of an output."""
-        return [_with_tensors(self._like, iter(targets)) for targets in self._targets]
+        self._writer.fill(self._targets[index], [value])
 
     def copy_s(self) -> float:
         """Seconds of one copy, by one for each place."""
@@ -392,5 +330,5 @@ class _Scratch:
         return (time.perf_counter() - started) / len(self._targets)
 
 
-def _with_tensors(like: Any, found: Iterator[torch.Tensor]) -> Any:
-    return mapped(like, lambda _: next(found))
+def _place(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.zeros(tensor.shape, dtype=tensor.dtype)

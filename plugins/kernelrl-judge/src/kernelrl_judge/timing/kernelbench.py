@@ -6,6 +6,8 @@ import statistics
 import time
 from collections.abc import Callable
 
+import attrs
+
 from kernelrl_core.api.evaluators import EvaluationSettings, RuntimeStatistics
 from kernelrl_judge.peer.memory import Exchange
 from kernelrl_judge.peer.process import Runner
@@ -15,30 +17,22 @@ from kernelrl_judge.protocol.values import decode_tree, encode_tree
 from kernelrl_judge.runner.kernelbench import measure
 from kernelrl_judge.task.input_indices import FIRST_TIMED
 from kernelrl_judge.task.reference import Reference
-from kernelrl_judge.timing.direct import Timing
-from kernelrl_judge.timing.statistics import interval_of_ratio, summarise
+from kernelrl_judge.timing.statistics import Timing, interval_of_ratio, summarise
 
 __all__ = ["KernelBenchMeasurement"]
 
 
+@attrs.define(eq=False)
 class KernelBenchMeasurement:
     """Times of candidate and reference by the method that the settings name."""
 
-    def __init__(
-        self,
-        runner: Runner,
-        reference: Reference,
-        exchange: Exchange,
-        expect: Callable[..., frames.Frame],
-        settings: EvaluationSettings,
-    ) -> None:
-        self._runner = runner
-        self._reference = reference
-        self._exchange = exchange
-        self._expect = expect
-        self._method = settings.timing_method
-        self._candidate_us: list[float] = []
-        self._baseline_us: list[float] = []
+    _runner: Runner
+    _reference: Reference
+    _exchange: Exchange
+    _expect: Callable[..., frames.Frame]
+    _settings: EvaluationSettings
+    _candidate_us: list[float] = attrs.field(factory=list)
+    _baseline_us: list[float] = attrs.field(factory=list)
 
     def run(self, trials: int) -> None:
         """Time both sides.
@@ -48,7 +42,7 @@ class KernelBenchMeasurement:
             What `expect` raises.
         """
         inputs = self._reference.inputs(FIRST_TIMED)
-        order = {"arguments": self._exchange.share(inputs), "method": self._method, "trials": trials}
+        order = {"arguments": self._exchange.share(inputs), "method": self._settings.timing_method, "trials": trials}
         started = time.perf_counter()
         self._runner.send(FrameKind.TIME, encode_tree(order))
         said = decode_tree(self._expect(FrameKind.FACTS).body)
@@ -58,7 +52,9 @@ class KernelBenchMeasurement:
         if sum(said) > passed_ms:
             raise ProtocolError("more time than passed")
         self._candidate_us = [value * 1e3 for value in said]
-        times_ms = measure(lambda: self._reference.model(*inputs), self._method, trials, self._reference.device)
+        times_ms = measure(
+            lambda: self._reference.model(*inputs), self._settings.timing_method, trials, self._reference.device
+        )
         self._baseline_us = [value * 1e3 for value in times_ms]
         self._reference.restore()
 
@@ -74,11 +70,10 @@ class KernelBenchMeasurement:
             baseline,
             speedup=baseline.median_us / runtime.median_us,
             speedup_ci=interval_of_ratio(self._baseline_us[:count], self._candidate_us[:count]),
-            telemetry={"method": self._method, "trials": len(self._candidate_us)},
+            telemetry={"method": self._settings.timing_method, "trials": len(self._candidate_us)},
         )
 
 
 def _by_mean(samples_us: list[float]) -> RuntimeStatistics:
     """Statistics whose middle is the mean, as KernelBench reports it."""
-    found = summarise(samples_us)
-    return RuntimeStatistics(statistics.fmean(samples_us), found.p10_us, found.p90_us, found.ci95_us, found.n)
+    return attrs.evolve(summarise(samples_us), median_us=statistics.fmean(samples_us))

@@ -7,13 +7,12 @@ numbers of calls.
 
 from __future__ import annotations
 
-import contextlib
 import random
 import statistics
-import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+import attrs
 import torch
 
 from kernelrl_core.api.evaluators import EvaluationSettings
@@ -30,21 +29,17 @@ from kernelrl_judge.task.comparing import Tolerance, tolerance
 from kernelrl_judge.task.input_indices import FIRST_TIMED
 from kernelrl_judge.task.precision import wrong_values
 from kernelrl_judge.task.reference import Reference
-from kernelrl_judge.timing.direct import Timing, WrongWindow
-from kernelrl_judge.timing.statistics import interval_of_ratio, settled, summarise
+from kernelrl_judge.timing.direct import MOST_LEAVES, WrongWindow
+from kernelrl_judge.timing.statistics import Timing, make_rounds
 
 __all__ = ["ReplayMeasurement", "Unmeasured", "slots_for"]
 
-_MIN_ROUNDS = 8
 _SETTLED = 0.005
 _BUDGET_S = 0.12
-_LONGEST_S = 15.0
 _SECTIONS = 2
 """A section whose times the judge's clock does not confirm is repeated once."""
-_CHUNK_BYTES = 256 << 20
+_COMPARED_AT_ONCE_BYTES = 256 << 20
 _MARGIN = 0.01
-_MAX_LEAVES = 3000
-"""Tensors that one message can describe."""
 
 
 _Round = tuple[Window, Window | None, Window, Window | None]
@@ -55,34 +50,22 @@ class Unmeasured(Exception):
     """There is no time; the argument is the reason."""
 
 
+@attrs.define(eq=False)
 class ReplayMeasurement:
-    """Times a candidate that passed its trials: `prepare`, `run` on a device that is this judge's alone, `result`.
+    """Times a candidate that passed its trials: `prepare`, `run` on a device that is this judge's alone, `result`."""
 
-    Args:
-        call_us: device time of one call, as the trials saw it.
-    """
-
-    def __init__(
-        self,
-        library: Library,
-        recorder: Recorder,
-        session: CandidateSession,
-        reference: Reference,
-        settings: EvaluationSettings,
-        call_us: float,
-    ) -> None:
-        self._library = library
-        self._recorder = recorder
-        self._session = session
-        self._reference = reference
-        self._limit = tolerance(settings)
-        self._call_us = call_us
-        self._random = random.SystemRandom()
-        self._next_input = FIRST_TIMED
-        self._slots = Slots(1, 0, reduced=False)
-        self._baseline: ReferenceSession | None = None
-        self._rounds: list[_Round] = []
-        self._stages_s: dict[str, float] = {}
+    _library: Library
+    _recorder: Recorder
+    _session: CandidateSession
+    _reference: Reference
+    _settings: EvaluationSettings
+    _call_us: float
+    """Device time of one call, as the trials saw it."""
+    _random: random.Random = attrs.field(factory=random.SystemRandom)
+    _next_input: int = FIRST_TIMED
+    _slots: Slots = attrs.field(factory=lambda: Slots(1, 0, reduced=False))
+    _baseline: ReferenceSession | None = None
+    _rounds: list[_Round] = attrs.field(factory=list)
 
     @property
     def recorders(self) -> tuple[Library, Recorder]:
@@ -126,7 +109,13 @@ class ReplayMeasurement:
         """
         for _ in range(_SECTIONS):
             self._rounds = []
-            self._section(max_rounds)
+            make_rounds(
+                lambda: self._rounds.append(self._round()),
+                lambda: _per_call(self._rounds),
+                most=max_rounds,
+                budget_s=_BUDGET_S,
+                share=_SETTLED,
+            )
             sides = [[window for made in self._rounds for window in made[side : side + 2] if window] for side in (0, 2)]
             if clock_agrees(*sides):
                 break
@@ -145,23 +134,15 @@ class ReplayMeasurement:
         messages_us = statistics.median(full.host_us - full.whole_us for full, _, _, _ in self._rounds)
         unsteady = {id(window) for window, is_steady in zip(windows, steady(windows), strict=True) if not is_steady}
         kept = [made for made in self._rounds if not unsteady.intersection(map(id, made))] or self._rounds
-        candidate_us, baseline_us = _per_call(kept)
-        runtime, baseline = summarise(candidate_us), summarise(baseline_us)
-        return Timing(
-            runtime,
-            baseline,
-            speedup=baseline.median_us / runtime.median_us,
-            speedup_ci=interval_of_ratio(baseline_us, candidate_us),
-            telemetry={
-                "method": "replay",
-                "rounds": len(kept),
-                "dropped_rounds": len(self._rounds) - len(kept),
-                "calls_per_window": self._slots.calls,
-                "fewer_slots_for_memory": self._slots.reduced,
-                "sm_ghz": round(windows[0].sm_ghz, 3),
-                "host_beyond_device_us": round(messages_us, 1),
-                "stages_s": {name: round(spent_s, 4) for name, spent_s in self._stages_s.items()},
-            },
+        return Timing.of(
+            *_per_call(kept),
+            method="replay",
+            rounds=len(kept),
+            dropped_rounds=len(self._rounds) - len(kept),
+            calls_per_window=self._slots.calls,
+            fewer_slots_for_memory=self._slots.reduced,
+            sm_ghz=round(windows[0].sm_ghz, 3),
+            host_beyond_device_us=round(messages_us, 1),
         )
 
     def _inputs(self, calls: int) -> list[list[Any]]:
@@ -169,62 +150,37 @@ class ReplayMeasurement:
         self._next_input += calls
         return found
 
-    def _section(self, max_rounds: int) -> None:
-        started = time.perf_counter()
-        while len(self._rounds) < max_rounds:
-            self._rounds.append(self._round())
-            count, spent_s = len(self._rounds), time.perf_counter() - started
-            if spent_s > _LONGEST_S:
-                break
-            if count >= min(_MIN_ROUNDS, max_rounds) and (
-                spent_s > _BUDGET_S or all(settled(times, _SETTLED) for times in _per_call(self._rounds))
-            ):
-                break
-
     def _round(self) -> _Round:
         graphs = [0, 1] if self._slots.half else [0]
         self._random.shuffle(graphs)
         made: dict[tuple[str, int], Window] = {}
         assert self._baseline is not None
         for graph in graphs:
-            with self._stage("inputs"):
-                inputs = self._inputs(self._slots.half if graph else self._slots.calls)
-                self._session.write(inputs)
-                self._baseline.write(inputs)
+            inputs = self._inputs(self._slots.half if graph else self._slots.calls)
+            self._session.write(inputs)
+            self._baseline.write(inputs)
             sides: list[str] = ["candidate", "baseline"]
             self._random.shuffle(sides)
-            with self._stage("windows"):
-                for side in sides:
-                    made[side, graph] = (self._session if side == "candidate" else self._baseline).run(graph)
-            with self._stage("comparison"):
-                self._compare(inputs, made["candidate", graph].calls)
-        return (
-            made["candidate", 0],
-            made.get(("candidate", 1)),
-            made["baseline", 0],
-            made.get(("baseline", 1)),
-        )
-
-    @contextlib.contextmanager
-    def _stage(self, name: str) -> Iterator[None]:
-        started = time.perf_counter()
-        yield
-        self._stages_s[name] = self._stages_s.get(name, 0.0) + time.perf_counter() - started
+            for side in sides:
+                made[side, graph] = (self._session if side == "candidate" else self._baseline).run(graph)
+            self._compare(inputs, made["candidate", graph].calls)
+        return made["candidate", 0], made.get(("candidate", 1)), made["baseline", 0], made.get(("baseline", 1))
 
     def _compare(self, inputs: list[list[Any]], calls: int) -> None:
         """All outputs of the last window, against those of the reference's window on the same inputs."""
         assert self._baseline is not None
+        limit = tolerance(self._settings)
         # A copy made now: nothing that is written later counts.
         got, want = self._session.outputs(calls), self._baseline.outputs(calls)
-        step = max(1, _CHUNK_BYTES // max(1, leaves_bytes(self._reference.like)))
+        step = max(1, _COMPARED_AT_ONCE_BYTES // max(1, leaves_bytes(self._reference.like)))
         for begin in range(0, calls, step):
             rows = slice(begin, begin + step)
             pairs = zip(want, got, strict=True)
-            if all(_surely_close(expected[rows], actual[rows], self._limit) for expected, actual in pairs):
+            if all(_surely_close(expected[rows], actual[rows], limit) for expected, actual in pairs):
                 continue
             for number in range(begin, min(calls, begin + step)):
                 expected, actual = (self._output(outputs, number) for outputs in (want, got))
-                wrong = wrong_values(self._reference, inputs[number], 0, expected, actual, self._limit)
+                wrong = wrong_values(self._reference, inputs[number], 0, expected, actual, limit)
                 if wrong is not None:
                     raise WrongWindow(wrong, changed=[*self._reference.changed_state])
 
@@ -249,7 +205,7 @@ def slots_for(reference: Reference, call_us: float) -> Slots:
         call_us=call_us,
         cache_bytes=device_facts.cache_bytes(),
         free_bytes=free_bytes,
-        most_calls=_MAX_LEAVES // max(1, leaves),
+        most_calls=MOST_LEAVES // max(1, leaves),
     )
 
 

@@ -2,20 +2,32 @@
 
 Model of S. Williams, A. Waterman and D. Patterson, "Roofline: an insightful visual performance model for multicore
 architectures", Communications of the ACM 52 (2009).
+
+`memory_floor_us` is the time that no kernel can pass: only bytes that were found to decide the output count. An element
+is replaced by what is no number, and the reference is called again: if its output stays as it was, the element need not
+be read. A sample of elements of each tensor gives the share that matters, of which the lower end of a 97.5 % interval
+is taken (Wilson 1927). Integers and truth values cannot be replaced without harm, and count nothing.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import math
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from kernelrl_judge.peer.device_facts import Ceilings
-from kernelrl_judge.task.input_indices import LEARNED
+from kernelrl_judge.protocol.trees import tensors, total_bytes
+from kernelrl_judge.task.comparing import compare_bytes
+from kernelrl_judge.task.input_indices import LEARNED, WEIGHED
+from kernelrl_judge.task.operations import OperationCounter
 from kernelrl_judge.task.reference import Reference
 
-__all__ = ["OperationCounter", "count_work", "roofline"]
+__all__ = ["bytes_that_matter", "count_work", "memory_floor_us", "roofline"]
+
+_SAMPLES = 48
+_LEAST_SHARE = 0.05
+"""Of the bytes of a call: tensors smaller than that count nothing."""
+_QUANTILE = 1.96
 
 
 def roofline(reference: Reference, runtime_us: float, ceilings: Ceilings) -> dict[str, float]:
@@ -45,45 +57,72 @@ def roofline(reference: Reference, runtime_us: float, ceilings: Ceilings) -> dic
 def count_work(reference: Reference) -> None:
     """Note the bytes and the operations of a task among its facts, if that was never done; nobody needs to be alone."""
     if "work" not in reference.facts:
-        reference.facts["work"] = _work(reference)
+        inputs = reference.inputs(LEARNED)
+        with OperationCounter() as counter:
+            reference.expected(inputs)
+        reference.facts["work"] = total_bytes([inputs, reference.state, reference.like]), counter.flops
 
 
-def _work(reference: Reference) -> tuple[int, int]:
-    inputs = reference.inputs(LEARNED)
-    moved = _bytes(inputs) + _bytes(reference.state) + _bytes(reference.like)
-    with OperationCounter() as counter:
-        reference.expected(inputs)
-    return moved, counter.flops
+def memory_floor_us(reference: Reference, calls: int, bandwidth_gb_s: float, cache_bytes: int) -> float:
+    """Least time of a call, in microseconds, in a window of calls on distinct inputs that begins with cold caches.
+
+    Inputs of each call are read from memory, parameters once; of the outputs as much is written as the cache cannot
+    hold back.
+
+    Args:
+        calls: of the window.
+        bandwidth_gb_s: measured, in 10^9 bytes per second.
+        cache_bytes: size of the last cache before the memory.
+    """
+    inputs, parameters = bytes_that_matter(reference)
+    written = max(0, calls * total_bytes(reference.like) - cache_bytes)
+    return (calls * inputs + parameters + written) / calls / bandwidth_gb_s / 1e3
 
 
-class OperationCounter(TorchDispatchMode):
-    """Counts floating-point operations by torch's formulas. torch's own `FlopCounterMode` imports its compiler first,
-    which takes seconds in each judge."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.flops = 0
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        # To keep torch's compiler away from this class would be to import it.
-        return False
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        from torch.utils.flop_counter import flop_registry
-
-        found = func(*args, **(kwargs or {}))
-        count = flop_registry.get(func._overloadpacket)
-        if count is not None:
-            self.flops += count(*args, **(kwargs or {}), out_val=found)
-        return found
+def bytes_that_matter(reference: Reference) -> tuple[int, int]:
+    """Bytes of the inputs of a call, and of the parameters, that decide the output; found once for a task."""
+    if "bytes_that_matter" not in reference.facts:
+        reference.facts["bytes_that_matter"] = _found(reference)
+    found: tuple[int, int] = reference.facts["bytes_that_matter"]
+    return found
 
 
-def _bytes(value: Any) -> int:
-    if isinstance(value, torch.Tensor):
-        return value.numel() * value.element_size()
-    if isinstance(value, list | tuple):
-        return sum(map(_bytes, value))
-    if isinstance(value, dict):
-        return sum(map(_bytes, value.values()))
-    return 0
+def _found(reference: Reference) -> tuple[int, int]:
+    inputs = reference.inputs(WEIGHED)
+    before = reference.expected(inputs)
+    own = reference.model.state_dict()
+    groups = [tensors(inputs), list(own.values())]
+    least = _LEAST_SHARE * sum(map(_storage, [tensor for group in groups for tensor in group]))
+    generator = torch.Generator().manual_seed(0)
+
+    def matters(tensor: torch.Tensor, place: int) -> bool:
+        flat = tensor.detach().view(-1)
+        kept = flat[place].clone()
+        flat[place] = math.nan
+        # A forward that was called restores the parameters, and never changes the inputs.
+        changed = compare_bytes(before, reference.expected(inputs)) is not None
+        flat[place] = kept
+        return changed
+
+    def share(tensor: torch.Tensor) -> float:
+        places = torch.randint(tensor.numel(), (_SAMPLES,), generator=generator).tolist()
+        return _lower_end(sum(matters(tensor, place) for place in places), _SAMPLES)
+
+    found = []
+    for group in groups:
+        countable = [t for t in group if t.is_floating_point() and t.is_contiguous() and _storage(t) > least]
+        found.append(int(sum(share(tensor) * _storage(tensor) for tensor in countable)))
+    return found[0], found[1]
+
+
+def _lower_end(hits: int, count: int) -> float:
+    """Lower end of Wilson's interval for a share."""
+    share, square = hits / count, _QUANTILE**2
+    middle = share + square / (2 * count)
+    half = _QUANTILE * math.sqrt(share * (1 - share) / count + square / (4 * count**2))
+    return max(0.0, (middle - half) / (1 + square / count))
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    """Bytes that a tensor takes, of which a broadcast one has fewer than elements."""
+    return min(tensor.numel() * tensor.element_size(), tensor.untyped_storage().nbytes())

@@ -1,18 +1,72 @@
-"""Medians of run times and how sure they are."""
+"""Rounds of windows, medians of run times, and how sure they are."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
+import attrs
 import torch
 
 from kernelrl_core.api.evaluators import RuntimeStatistics
 
-__all__ = ["interval_of_ratio", "settled", "summarise"]
+__all__ = ["Timing", "interval_of_ratio", "make_rounds", "settled", "summarise"]
+
+_MIN_ROUNDS = 8
+_LONGEST_S = 15.0
 
 _RESAMPLES = 1000
 _SEED = 20_250_101
+
+
+@attrs.frozen
+class Timing:
+    """What the windows gave."""
+
+    runtime: RuntimeStatistics
+    baseline: RuntimeStatistics
+    speedup: float
+    speedup_ci: tuple[float, float]
+    telemetry: dict[str, Any]
+
+    @classmethod
+    def of(cls, candidate_us: Sequence[float], baseline_us: Sequence[float], **telemetry: Any) -> Timing:
+        """Medians and speedup.
+
+        Args:
+            candidate_us: time of one call in each round, in microseconds.
+            baseline_us: the same of the reference.
+        """
+        runtime, baseline = summarise(candidate_us), summarise(baseline_us)
+        interval = interval_of_ratio(baseline_us, candidate_us)
+        return cls(runtime, baseline, baseline.median_us / runtime.median_us, interval, telemetry)
+
+
+def make_rounds(
+    make: Callable[[], None],
+    times: Callable[[], Iterable[Sequence[float]]],
+    *,
+    most: int,
+    budget_s: float,
+    share: float,
+) -> None:
+    """Make rounds until the medians are known, or the time is spent.
+
+    Args:
+        times: those of each side until now.
+        most: rounds at most.
+        budget_s: time after which medians need not be known, in seconds.
+        share: of a median, within which it is known.
+    """
+    started = time.perf_counter()
+    for count in range(1, most + 1):
+        make()
+        spent_s = time.perf_counter() - started
+        enough = count >= _MIN_ROUNDS and (spent_s > budget_s or all(settled(side, share) for side in times()))
+        if enough or spent_s > _LONGEST_S:
+            break
 
 
 def summarise(samples_us: Sequence[float]) -> RuntimeStatistics:
@@ -22,9 +76,9 @@ def summarise(samples_us: Sequence[float]) -> RuntimeStatistics:
         samples_us: [n] time of one call, in microseconds, n >= 1.
     """
     values = torch.tensor(samples_us, dtype=torch.float64)
-    low, high = _interval(_resampled_medians(values))
+    interval = _interval(values[_resamples(len(values))].median(dim=1).values)
     p10, median, p90 = torch.quantile(values, torch.tensor([0.1, 0.5, 0.9], dtype=torch.float64)).tolist()
-    return RuntimeStatistics(median, p10, p90, (low, high), len(samples_us))
+    return RuntimeStatistics(median, p10, p90, interval, len(samples_us))
 
 
 def interval_of_ratio(baseline_us: Sequence[float], candidate_us: Sequence[float]) -> tuple[float, float]:
@@ -56,10 +110,6 @@ def settled(samples_us: Sequence[float], share: float) -> bool:
 def _resamples(count: int) -> torch.Tensor:
     generator = torch.Generator().manual_seed(_SEED)
     return torch.randint(count, (_RESAMPLES, count), generator=generator)
-
-
-def _resampled_medians(values: torch.Tensor) -> torch.Tensor:
-    return values[_resamples(len(values))].median(dim=1).values
 
 
 def _interval(values: torch.Tensor) -> tuple[float, float]:
