@@ -15,7 +15,7 @@ from kernelrl_core.types import Evaluation, EvaluationRequest, EvaluationSetting
 from kernelrl_judge.judge.session import Bench, DeviceFault
 from kernelrl_judge.peer.nursery import Zygotes
 from kernelrl_judge.protocol.device_memory import DeviceMemoryError
-from kernelrl_judge.protocol.out_of_memory import lacks_device_memory
+from kernelrl_judge.protocol.failures import lacks_device_memory
 
 CORRECT = Evaluation(Outcome.CORRECT, "")
 WITHOUT = Evaluation(Outcome.OUT_OF_MEMORY, "")

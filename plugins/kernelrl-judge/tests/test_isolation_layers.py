@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from kernelrl_core.api.config import MachineFact
-from kernelrl_judge.isolation import layers, sandbox
+from kernelrl_judge.isolation import layers, levels
 
 
 @pytest.fixture(scope="module")
@@ -47,9 +47,9 @@ def test_mounts_that_others_can_make_are_in_force(in_force: set[str]) -> None:
 
 
 def test_each_missing_layer_has_its_fix(in_force: set[str], facts: dict[str, MachineFact]) -> None:
-    assert set(layers.FIXES) == set(sandbox.LAYERS)
+    assert set(layers.FIXES) == set(levels.LAYERS)
     missing = {name.removeprefix("isolation "): fact.fix for name, fact in facts.items() if name != "isolation"}
-    assert in_force | set(missing) == set(sandbox.LAYERS)
+    assert in_force | set(missing) == set(levels.LAYERS)
     assert all(missing.values())
 
 
@@ -66,4 +66,4 @@ def test_each_missing_layer_has_its_fix(in_force: set[str], facts: dict[str, Mac
     ],
 )
 def test_a_level_needs_all_below_it(missing: list[str], level: int) -> None:
-    assert sandbox.isolation_level(missing) == level
+    assert levels.isolation_level(missing) == level

@@ -38,7 +38,7 @@ from kernelrl_judge.build.kept import kept_answer, keys, store_of
 from kernelrl_judge.build.prepare import Prepared, prepare
 from kernelrl_judge.build.request import InlineRequest
 from kernelrl_judge.build.toolchain import Toolchain, ToolchainMissing, find_toolchain
-from kernelrl_judge.isolation import cgroups, cpus, sandbox
+from kernelrl_judge.isolation import cgroups, cpus, privileges
 
 __all__ = ["main"]
 
@@ -54,7 +54,7 @@ _READ_BY_ASSEMBLY = re.compile(r"Error: (?:file not found|can't open (?:file )?[
 
 def main() -> None:
     """Serve the order on standard input."""
-    sandbox.die_with_parent()
+    privileges.die_with_parent()
     cpus.spare()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     order = json.load(sys.stdin)

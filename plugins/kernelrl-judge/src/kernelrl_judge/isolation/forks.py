@@ -11,8 +11,12 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
-__all__ = ["NotForked", "ask", "name_process", "serve"]
+__all__ = ["MAX_REASON_BYTES", "READY", "NotForked", "ask", "name_process", "serve"]
 
+READY = b"ready"
+"""First message of a zygote."""
+MAX_REASON_BYTES = 500
+"""Of the message in place of `READY` from a zygote that cannot import the modules of its backend."""
 _MAX_REQUEST_BYTES = 1 << 16
 _MAX_DESCRIPTORS = 5
 _REFUSED = b"not forked: "

@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Iterator
 
 from kernelrl_core.api.config import MachineFact
-from kernelrl_judge.isolation import sandbox
+from kernelrl_judge.isolation import levels, sandbox
 
 __all__ = ["FIXES", "isolation_facts"]
 
@@ -51,8 +51,8 @@ def isolation_facts() -> Iterator[MachineFact]:
         last = done.stderr.strip().splitlines()[-1:] or ["no output"]
         yield MachineFact("isolation", last[0], "broken", " ".join([*command[2:], "/tmp"]))
         return
-    in_force = ", ".join(layer.replace("_", " ") for layer in sandbox.LAYERS if layer not in missing)
-    yield MachineFact("isolation", f"level {sandbox.isolation_level(missing)} of 4: {in_force or 'nothing'}")
+    in_force = ", ".join(layer.replace("_", " ") for layer in levels.LAYERS if layer not in missing)
+    yield MachineFact("isolation", f"level {levels.isolation_level(missing)} of 4: {in_force or 'nothing'}")
     # What needs a file system of its own comes back with it.
     with_mounts = ("device_nodes", "dropped_uid") if "mount_namespace" in missing else ()
     for layer in missing:

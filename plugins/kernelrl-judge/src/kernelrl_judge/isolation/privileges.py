@@ -1,14 +1,26 @@
-"""Giving up what a candidate must not have: root's identity, capabilities, and being looked into."""
+"""Rights of a process: root's identity, capabilities, descriptors, access by other processes, life after its parent."""
 
 from __future__ import annotations
 
 import ctypes
+import itertools
 import os
+import resource
+import signal
 import struct
 
-__all__ = ["become_nobody", "close_to_others", "drop_capabilities", "open_to_itself"]
+__all__ = [
+    "become_nobody",
+    "close_others",
+    "close_to_others",
+    "die_with_parent",
+    "drop_capabilities",
+    "open_to_itself",
+]
 
 _libc = ctypes.CDLL(None, use_errno=True)
+
+_PR_SET_PDEATHSIG = 1
 
 _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 4, 38
 _CAPABILITY_VERSION = 0x20080522
@@ -48,3 +60,15 @@ def drop_capabilities() -> bool:
 def open_to_itself() -> None:
     """Undo `close_to_others`, for as long as this process still has to write to its files in `/proc`."""
     _libc.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
+
+
+def die_with_parent() -> None:
+    """End this process when its parent ends."""
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def close_others(keep: set[int]) -> None:
+    """Close all descriptors but these and the three standard ones."""
+    end = min(resource.getrlimit(resource.RLIMIT_NOFILE)[0], 1 << 16)
+    for low, high in itertools.pairwise([2, *sorted(keep - {0, 1, 2}), end]):
+        os.closerange(low + 1, high)

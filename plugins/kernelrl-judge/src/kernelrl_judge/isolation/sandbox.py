@@ -11,9 +11,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
-import itertools
 import os
-import resource
 import signal
 import stat
 import sys
@@ -23,43 +21,21 @@ from typing import NoReturn
 
 import attrs
 
-from kernelrl_judge.isolation import cgroups, limits, namespaces, privileges, seccomp
+from kernelrl_judge.isolation import cgroups, levels, limits, namespaces, privileges, seccomp
 from kernelrl_judge.isolation.devices import device_nodes
 from kernelrl_judge.isolation.freezing import descendants
 
-__all__ = ["LAYERS", "close_others", "confine", "die_with_parent", "enter", "isolation_level", "prepare", "scrub"]
+__all__ = ["confine", "enter", "prepare", "scrub"]
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
-
-_LEVELS = (
-    ("limits",),
-    ("user_namespace", "pid_namespace"),
-    ("mount_namespace", "network_namespace", "capabilities"),
-    ("seccomp",),
-)
-LAYERS = (*(layer for level in _LEVELS for layer in level), "dropped_uid", "device_nodes", "cgroup")
-"""All layers in the order of the isolation level they add to; the last three add to none."""
+_PR_SET_CHILD_SUBREAPER = 36
 
 _ORPHANS_S = 5.0
 _LOOK_S = 0.25
 _BLOCK_BYTES = 512
 _KEPT_VARIABLES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
 """Which GPU a runner uses is no secret, and without them it would be the first."""
-
-
-def isolation_level(missing: list[str]) -> int:
-    """Level of `Isolation` that is reached when these layers are missing."""
-    for level, needed in enumerate(_LEVELS):
-        if set(needed) & set(missing):
-            return level
-    return len(_LEVELS)
-
-
-def die_with_parent() -> None:
-    """End this process when its parent ends."""
-    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 @attrs.frozen
@@ -139,7 +115,7 @@ def enter(
     missing: list[str] = []
     around = prepare()
     os.setsid()
-    close_others({*keep, status})
+    privileges.close_others({*keep, status})
     allowed_mib = memory_mib + (limits.DRIVER_MIB if on_gpu else 0)
     if around.group is None or not around.group.limit(allowed_mib):
         missing.append("cgroup")
@@ -153,7 +129,7 @@ def enter(
         mounted = namespaces.own_mounts() and mount()
     if os.getuid() == 0 and not (mounted and privileges.become_nobody()):
         missing.append("dropped_uid")
-    die_with_parent()
+    privileges.die_with_parent()
     # Its files in `/proc` are root's until then, so that nobody reads the memory of the zygote.
     privileges.open_to_itself()
     private = namespaces.unshare(everything=True)
@@ -173,7 +149,7 @@ def enter(
             child, status, allowed_mib, around.group, [file for file in keep if stat.S_ISREG(os.fstat(file).st_mode)]
         )
     os.close(status)
-    die_with_parent()
+    privileges.die_with_parent()
     if private and not (namespaces.private_places(scratch) and mounted):
         missing.append("mount_namespace")
     cgroups.be_killed_first()
@@ -181,7 +157,7 @@ def enter(
     if not limits.limit_runner(memory_mib, cpu_s, on_gpu=on_gpu):
         missing.append("limits")
     missing += _give_up_rights(memory_files=on_gpu, processes=processes)
-    return [layer for layer in LAYERS if layer in missing]
+    return [layer for layer in levels.LAYERS if layer in missing]
 
 
 def confine(
@@ -205,7 +181,7 @@ def confine(
         knows_itself: whether it has a `/proc`.
     """
     os.setsid()
-    die_with_parent()
+    privileges.die_with_parent()
     cgroups.be_killed_first()
     # What is timed beside it goes first.
     os.nice(10)
@@ -213,11 +189,11 @@ def confine(
         child = os.fork()
         if child:
             # Whoever started this process waits for its descriptors to close.
-            close_others(set())
+            privileges.close_others(set())
             _, ended = os.waitpid(child, 0)
             code = os.waitstatus_to_exitcode(ended)
             os._exit(code if code >= 0 else 128 - code)
-        die_with_parent()
+        privileges.die_with_parent()
         namespaces.private_root(readable, writable, processes=knows_itself)
     limits.limit_build(memory_mib, cpu_s, file_mib, processes)
     _give_up_rights()
@@ -261,7 +237,7 @@ def _supervise(child: int, status: int, memory_mib: int, group: cgroups.Group | 
     signal.signal(signal.SIGTERM, kill)
     signal.signal(signal.SIGALRM, look)
     signal.setitimer(signal.ITIMER_REAL, _LOOK_S, _LOOK_S)
-    close_others({status, *files})
+    privileges.close_others({status, *files})
     # The first process of a namespace has ended when all others have.
     _, ended = os.waitpid(child, 0)
     signal.setitimer(signal.ITIMER_REAL, 0.0)
@@ -291,13 +267,6 @@ def _end_orphans() -> None:
             for child in children:
                 os.kill(child, signal.SIGKILL)
         time.sleep(0.002)
-
-
-def close_others(keep: set[int]) -> None:
-    """Close all descriptors but these and the three standard ones."""
-    end = min(resource.getrlimit(resource.RLIMIT_NOFILE)[0], 1 << 16)
-    for low, high in itertools.pairwise([2, *sorted(keep - {0, 1, 2}), end]):
-        os.closerange(low + 1, high)
 
 
 def scrub(scratch: str, environment: dict[str, str]) -> None:

@@ -24,7 +24,7 @@ from kernelrl_core.api.evaluators import (
 )
 from kernelrl_judge.build.hidden import hidden_facts
 from kernelrl_judge.build.service import target_archs
-from kernelrl_judge.isolation.sandbox import isolation_level
+from kernelrl_judge.isolation.levels import isolation_level
 from kernelrl_judge.judge.outcome import Endings
 from kernelrl_judge.peer import device_facts
 from kernelrl_judge.peer.dialogue import CandidateFailed, Dialogue

@@ -8,7 +8,7 @@ import torch
 
 from kernelrl_core.api.evaluators import DeviceLease
 from kernelrl_judge.peer import device_facts
-from kernelrl_judge.protocol.out_of_memory import lacks_device_memory
+from kernelrl_judge.protocol.failures import lacks_device_memory
 
 __all__ = ["examine", "probe"]
 

@@ -19,13 +19,13 @@ import tempfile
 import traceback
 from typing import Any, BinaryIO
 
-from kernelrl_judge.isolation import cpus, privileges, sandbox
+from kernelrl_judge.isolation import cpus, privileges
 from kernelrl_judge.protocol import wire
 
 
 def main() -> None:
     """Serve requests until standard input ends."""
-    sandbox.die_with_parent()
+    privileges.die_with_parent()
     cpus.spare()
     privileges.close_to_others()
     signal.signal(signal.SIGINT, signal.SIG_IGN)

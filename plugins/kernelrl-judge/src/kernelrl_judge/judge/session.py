@@ -29,10 +29,10 @@ from kernelrl_judge.peer.process import Runner
 from kernelrl_judge.peer.replay import NotRecorded
 from kernelrl_judge.probes import messages, no_op
 from kernelrl_judge.protocol.device_memory import DeviceMemoryError
+from kernelrl_judge.protocol.failures import lacks_device_memory
 from kernelrl_judge.protocol.findings import finding
 from kernelrl_judge.protocol.frames import FrameKind, ProtocolError
 from kernelrl_judge.protocol.modes import UNTIMED
-from kernelrl_judge.protocol.out_of_memory import lacks_device_memory
 from kernelrl_judge.protocol.values import encode_tree
 from kernelrl_judge.replay.capture import Recorder
 from kernelrl_judge.replay.library import Library, LibraryUnavailable, load

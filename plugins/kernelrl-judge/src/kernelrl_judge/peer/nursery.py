@@ -26,9 +26,8 @@ from typing import Any, NoReturn
 
 import attrs
 
-from kernelrl_judge.isolation import sandbox
-from kernelrl_judge.isolation.forks import NotForked, ask, name_process, serve
-from kernelrl_judge.runner import zygote
+from kernelrl_judge.isolation import privileges
+from kernelrl_judge.isolation.forks import MAX_REASON_BYTES, READY, NotForked, ask, name_process, serve
 
 __all__ = ["Nursery", "Scratch", "Setting", "Zygote", "ZygoteDied", "ZygoteNotStarted", "Zygotes"]
 
@@ -111,13 +110,15 @@ class Nursery:
 
 
 def _be_nursery(judge: socket.socket) -> NoReturn:
-    sandbox.die_with_parent()
+    privileges.die_with_parent()
     name_process("kernelrl_judge.peer.nursery")
     _draw_other_numbers()
     null = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1):
         os.dup2(null, descriptor)
-    sandbox.close_others({judge.fileno()})
+    privileges.close_others({judge.fileno()})
+    # For the zygotes; the judge does without.
+    from kernelrl_judge.runner import zygote
 
     def begin(order: bytes, descriptors: list[int]) -> NoReturn:
         zygote.main(socket.socket(fileno=descriptors[0]), **json.loads(order))
@@ -189,8 +190,8 @@ class Zygote:
         if not self._ready:
             answer = b""
             with contextlib.suppress(OSError):
-                answer = self._channel.recv(4 * zygote.MAX_REASON_BYTES)
-            self._ready = answer == zygote.READY
+                answer = self._channel.recv(4 * MAX_REASON_BYTES)
+            self._ready = answer == READY
             if not self._ready:
                 self.close()
                 reason = answer.decode(errors="replace") or "it ended"

@@ -20,8 +20,8 @@ from kernelrl_judge.peer.memory import FileExchange
 from kernelrl_judge.peer.nursery import Zygote, ZygoteDied
 from kernelrl_judge.protocol import frames
 from kernelrl_judge.protocol.device_memory import DeviceMemoryError
+from kernelrl_judge.protocol.failures import NO_DEVICE_MEMORY
 from kernelrl_judge.protocol.frames import Frame, FrameKind
-from kernelrl_judge.protocol.out_of_memory import NO_DEVICE_MEMORY
 
 __all__ = ["KEPT_OUTPUT_BYTES", "Cancelled", "DeadlinePassed", "Runner", "RunnerEnded"]
 

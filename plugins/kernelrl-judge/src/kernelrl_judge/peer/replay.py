@@ -13,9 +13,9 @@ import torch
 from kernelrl_core.api.evaluators import Mismatch
 from kernelrl_judge.peer.memory import ArenaExchange
 from kernelrl_judge.peer.process import Runner
+from kernelrl_judge.protocol.failures import lacks_memory
 from kernelrl_judge.protocol.frames import Frame, FrameKind, ProtocolError
 from kernelrl_judge.protocol.layouts import distinct, places
-from kernelrl_judge.protocol.out_of_memory import lacks_memory
 from kernelrl_judge.protocol.trees import mapped, tensors
 from kernelrl_judge.protocol.values import TensorLeaf, decode_tree, encode_tree, leaves_of
 from kernelrl_judge.replay.capture import Captured, Recorder, storage_range

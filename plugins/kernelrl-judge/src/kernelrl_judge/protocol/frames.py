@@ -59,8 +59,6 @@ class FrameKind(IntEnum):
     telemetry, not believed."""
     BUILT = 8
     """Answer to `BUILD`. Body: JSON; descriptors of the shared object and of its binder come along, if any."""
-    PING = 9
-    """Answer `DONE` at once."""
     TIME = 11
     """Body: tree with one set of inputs, a timing method of KernelBench and the number of trials; answer `FACTS`."""
     RESUME = 13

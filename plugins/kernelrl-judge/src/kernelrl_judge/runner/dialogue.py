@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import linecache
 import select
 import socket
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from typing import Any
 
-from kernelrl_judge.protocol.failures import Failure, Stage, encode_failure
+from kernelrl_judge.protocol.failures import Failure, Stage, encode_failure, lacks_memory
 from kernelrl_judge.protocol.frames import Frame, FrameKind, receive, send
 from kernelrl_judge.protocol.values import encode_tree
-from kernelrl_judge.runner.errors import described
 
 __all__ = ["CandidateFailed", "Dialogue", "flush"]
 
 _SPIN_S = 0.2
+_MAX_CHARACTERS = 32_000
+"""Of a traceback with its message."""
 
 
 class CandidateFailed(BaseException):
@@ -57,11 +60,6 @@ class Dialogue:
         """Wait busily for an order that is timed: being woken up would count as the candidate's time."""
         self._spin_until = time.monotonic() + _SPIN_S
 
-    def ping(self, frame: Frame) -> None:
-        """Answer at once."""
-        self.expect_soon()
-        self.tell(FrameKind.DONE)
-
     def answer(self, kind: FrameKind, *body: Any) -> None:
         """Send values."""
         flush()
@@ -82,7 +80,7 @@ class Dialogue:
         except CandidateFailed:
             raise
         except BaseException as error:
-            kind, name, text = described(error, self._backend, self.path)
+            kind, name, text = _described(error, self._backend, self.path)
             flush()
             self.tell(FrameKind.FAILED, encode_failure(Failure(stage, kind, name, text)))
             raise CandidateFailed from None
@@ -93,3 +91,41 @@ def flush() -> None:
     # What the candidate printed must be in the log before the judge ends this process.
     with contextlib.suppress(BaseException):
         sys.stdout.flush()
+
+
+def _described(error: BaseException, backend: Any, path: str) -> tuple[str, str, str]:
+    """Kind, class name and text of an exception; survives classes that misbehave when they are described."""
+    kind = "error"
+    with contextlib.suppress(BaseException):
+        kind = "compile" if _is_build_error(error) else str(backend.classify(error))
+    name = str(type.__getattribute__(type(error), "__name__"))[:200]
+    frames = ""
+    with contextlib.suppress(BaseException):
+        linecache.checkcache()
+        shown = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
+        frames = "".join(f"  line {frame.lineno}, in {frame.name}: {frame.line}\n" for frame in shown[-8:])
+    text = ""
+    with contextlib.suppress(BaseException):
+        text = str(error)
+        if isinstance(error, SyntaxError) and error.lineno:
+            text = f"{error.msg} (line {error.lineno})"
+    if type(text) is not str:
+        text = ""
+    if kind != "compile" and (isinstance(error, MemoryError) or lacks_memory(text)):
+        kind = "memory"
+        if "nvmlInit" in text:
+            text = "CUDA out of memory"
+    cause = error.__cause__
+    with contextlib.suppress(BaseException):
+        if cause is not None and str(cause) not in text:
+            text = f"{text}\ncaused by {type(cause).__name__}: {cause}"
+    whole = f"{frames}{name}: {text}"
+    if len(whole) > _MAX_CHARACTERS:
+        half = _MAX_CHARACTERS // 2
+        whole = f"{whole[:half]}\n… {len(whole) - 2 * half} characters left out …\n{whole[-half:]}"
+    return kind, name, whole
+
+
+def _is_build_error(error: BaseException) -> bool:
+    builds = sys.modules.get("kernelrl_judge.runner.builds")
+    return builds is not None and isinstance(error, builds.BuildError | builds.ToolDenied)

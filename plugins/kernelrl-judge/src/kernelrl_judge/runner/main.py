@@ -20,9 +20,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from kernelrl_judge.isolation import sandbox
-from kernelrl_judge.protocol.failures import Stage
+from kernelrl_judge.protocol.failures import NO_DEVICE_MEMORY, Stage, lacks_device_memory
 from kernelrl_judge.protocol.frames import Frame, FrameKind
-from kernelrl_judge.protocol.out_of_memory import NO_DEVICE_MEMORY, lacks_device_memory
 from kernelrl_judge.runner.candidate import Candidate
 from kernelrl_judge.runner.dialogue import CandidateFailed, Dialogue, flush
 from kernelrl_judge.runner.memory import Inputs, Originals, Outputs
@@ -135,7 +134,6 @@ def _serve(candidate: Candidate, originals: Originals, recorder: CandidateRecord
     dialogue = candidate.dialogue
     calls, windows = functools.cache(lambda: _calls(candidate)), functools.cache(lambda: _windows(candidate))
     orders: dict[FrameKind, Callable[[Frame], None]] = {
-        FrameKind.PING: dialogue.ping,
         FrameKind.LOAD: candidate.load,
         FrameKind.ATTACH: candidate.attach,
         FrameKind.CONSTRUCT: candidate.construct,

@@ -17,9 +17,8 @@ from typing import Any
 
 import attrs
 
-from kernelrl_judge.protocol.failures import Stage
+from kernelrl_judge.protocol.failures import Stage, lacks_memory
 from kernelrl_judge.protocol.frames import Frame, FrameKind
-from kernelrl_judge.protocol.out_of_memory import lacks_memory
 from kernelrl_judge.protocol.values import TensorLeaf, decode_tree, leaves_of
 from kernelrl_judge.replay import nodes
 from kernelrl_judge.replay.capture import Captured, NotCaptured, Recorder, storage_range

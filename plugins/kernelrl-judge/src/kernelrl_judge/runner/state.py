@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from kernelrl_judge.protocol.attributes import kept_tensors, variables
+from kernelrl_judge.runner.attributes import kept_tensors, variables
 
 __all__ = ["State", "impose", "matched", "named_tensors"]
 

@@ -19,18 +19,14 @@ import warnings
 from typing import Any, NoReturn
 
 from kernelrl_judge.isolation import privileges, sandbox
-from kernelrl_judge.isolation.forks import name_process, serve
+from kernelrl_judge.isolation.forks import MAX_REASON_BYTES, READY, name_process, serve
 from kernelrl_judge.replay import library as replay
-from kernelrl_judge.runner import host_memory
 from kernelrl_judge.runner import main as runner
 
 _MODULES = ("kernelrl_judge.protocol.layouts", "kernelrl_judge.protocol.seeds", "kernelrl_judge.runner.builds")
 _MODULES_ON_GPU = ("kernelrl_judge.protocol.device_memory", "kernelrl_judge.runner.recorder")
 _MODULES_ELSEWHERE = tuple(f"kernelrl_judge.runner.{name}" for name in ("calls", "operators", "timed", "windows"))
 """What a runner imports when it is needed: each fork would do it anew, and prepare patterns of text for it."""
-READY = b"ready"
-MAX_REASON_BYTES = 500
-"""Of the message in place of `READY` from a zygote that cannot import the modules of its backend."""
 _MANY_FORKS = 8
 """After so many it is worth while to make each of those that follow quicker."""
 
@@ -52,14 +48,17 @@ def main(
         environment: variables of the environment of the runners.
         surroundings: the whole environment of this process, from which its modules read what they are to do.
     """
-    sandbox.die_with_parent()
+    privileges.die_with_parent()
     name_process("kernelrl_judge.runner.zygote")
     os.environ.clear()
     os.environ.update(surroundings)
     os.chdir(scratch)
     # It may be remembered from another environment.
     tempfile.tempdir = None
-    host_memory.keep()
+    if mode != "gpu":
+        from kernelrl_judge.runner import host_memory
+
+        host_memory.keep()
     try:
         backend = _backend(target)
         modules = backend.preload(mode)

@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 import torch
 
 from kernelrl_core.api.evaluators import EvaluationSettings, from_json
-from kernelrl_judge.isolation import sandbox
+from kernelrl_judge.isolation import privileges
 from kernelrl_judge.task.auditing import audit
 
 _SAID_BYTES = 4096
@@ -73,7 +73,7 @@ def _answer(request: dict[str, Any], answer: int, said: int) -> NoReturn:
     """Write what an audit finds, in a process of its own that ends afterwards."""
     try:
         os.setpgid(0, 0)
-        sandbox.die_with_parent()
+        privileges.die_with_parent()
         for descriptor in (1, 2):
             os.dup2(said, descriptor)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
