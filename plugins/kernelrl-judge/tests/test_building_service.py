@@ -157,6 +157,19 @@ def test_a_compiler_sees_no_processes(tmp_path: Path) -> None:
     assert "proc" not in seen.split()
 
 
+def test_a_compiler_sees_no_file_that_is_not_of_its_toolchain(tmp_path: Path) -> None:
+    outside = tmp_path / "key"
+    outside.write_text("secret")
+    (tmp_path / "build").mkdir()
+    build = compilers(tmp_path / "build", 20.0)
+    if "sys" in build.run(["ls", "/"], tmp_path / "build")[1].split():
+        pytest.skip("this machine does not allow namespaces")
+    for path in (str(outside), "/etc/passwd", "/dev/zero"):
+        status, said, _ = build.run(["head", "-c1", path], tmp_path / "build")
+        assert status, said
+        assert "No such file" in said
+
+
 def test_limits_are_told_from_faults_of_the_compiler() -> None:
     assert "1024 MiB" in reached_limit("g++: internal compiler error: File size limit exceeded signal", 4)
     assert "4 MiB of memory" in reached_limit("virtual memory exhausted: Cannot allocate memory", 4)

@@ -10,11 +10,10 @@ from typing import Any
 
 from kernelrl_judge.build import stubs
 from kernelrl_judge.build.diagnosis import EXTENSION, WHOLE, CompileError, Diagnosis, NotCertain
-from kernelrl_judge.build.flags import HostFlags, device_host_flags, gencode, words
+from kernelrl_judge.build.flags import HostFlags, device_host_flags, gencode
 from kernelrl_judge.build.prepare import MODULE_NAME, Prepared
 from kernelrl_judge.build.request import InlineRequest
 from kernelrl_judge.build.resources import read_resources
-from kernelrl_judge.build.screening import Denied, screen_assembly
 from kernelrl_judge.build.splitting import Split
 from kernelrl_judge.build.toolchain import Toolchain
 from kernelrl_judge.build.units import with_instances
@@ -99,16 +98,10 @@ class Commands:
             *self._prepared.host_command(precompiled),
             *others,
             *(f"-I{header.parent}", "-include", header.name),
-            # What a link would compile, nobody would have looked at.
-            *("-fno-lto", "-S", source.name, "-o", f"{name}.s"),
+            # The symbols of its objects are read.
+            *("-fno-lto", "-c", source.name, "-o", f"{name}.o"),
         ]
         status, log, _ = self._execute(f"{name} (g++)", command)
-        if not status:
-            try:
-                screen_assembly(self._directory / f"{name}.s")
-            except Denied as denied:
-                raise CompileError(f"denied: {denied}") from None
-            status, log, _ = self._execute(f"{name} (g++)", [self._toolchain.cxx, "-c", f"{name}.s", "-o", f"{name}.o"])
         if status:
             self._diagnosis.fail(log, parts, final=final, retry=EXTENSION if header_name == "types" else WHOLE)
 
@@ -118,7 +111,7 @@ class Commands:
         machine_code = bool(parts) and parts[index].stubs and not request.device_only
         source = self._directory / f"device{index}.cu"
         source.write_text(text, encoding="utf-8", errors="surrogatepass")
-        flags = words(request.device_flags)
+        flags = request.device_flags
         if request.language == "hip":
             # Where CUDA is installed too, hipcc would hand everything to nvcc.
             command = ["env", "HIP_PLATFORM=amd", toolchain.device_compiler, "-x", "hip"]
@@ -191,8 +184,8 @@ class Commands:
             # What it defines is its own, whoever else defines a function of that name.
             *(toolchain.cxx, "-shared", "-Wl,-Bsymbolic-functions", *objects, "-o", "extension.so"),
             *(self._capturing() if toolchain.language == "cuda" else ()),
-            *(["-fopenmp"] if "-fopenmp" in (*words(self._request.cflags), *words(self._request.ldflags)) else []),
-            *(word for word in words(self._request.ldflags) if word.startswith("-l")),
+            *(["-fopenmp"] if "-fopenmp" in (*self._request.cflags, *self._request.ldflags) else []),
+            *(word for word in self._request.ldflags if word.startswith("-l")),
             *(f"-L{path}" for path in (self._prepared.link_libraries(), *toolchain.library_dirs)),
             # Empty libraries, which a linker that drops what seems unused would drop.
             *("-Wl,--no-as-needed", *(f"-l{name}" for name in libraries)),

@@ -28,7 +28,7 @@ from kernelrl_judge.build.commands import Commands, Run, at_once
 from kernelrl_judge.build.diagnosis import CompileError, NotCertain, other_language
 from kernelrl_judge.build.flags import definitions_for_host, device_host_flags, main_flags
 from kernelrl_judge.build.joining import joinable
-from kernelrl_judge.build.lexing import as_read, unbalanced
+from kernelrl_judge.build.lexing import Unreadable, as_read, unbalanced
 from kernelrl_judge.build.prepare import MODULE_NAME, Prepared
 from kernelrl_judge.build.request import InlineRequest
 from kernelrl_judge.build.screening import Denied, screen
@@ -81,16 +81,26 @@ def compile_extension(
         CompileError: the candidate's mistake.
     """
     try:
+        # What the rules took for a comment or a string must be one to the compiler as well.
+        request = attrs.evolve(
+            request,
+            cpp_sources=_as_read("main.cpp", request.cpp_sources),
+            device_sources=_as_read("cuda.cu", request.device_sources),
+        )
         screen(request)
     except Denied as denied:
         raise CompileError(f"denied: {denied}") from None
-    # What the rules took for a comment or a string must be one to the compiler as well.
-    read = {name: tuple(map(as_read, getattr(request, name))) for name in ("cpp_sources", "device_sources")}
-    request = attrs.evolve(request, **read)
     try:
         return _Build(request, toolchain, prepared, directory, run).result()
     except CompileError as error:
         raise CompileError(other_language(request, str(error)) or str(error)) from None
+
+
+def _as_read(label: str, sources: Sequence[str]) -> tuple[str, ...]:
+    try:
+        return tuple(map(as_read, sources))
+    except Unreadable as why:
+        raise Denied(f"{label}: {why}") from None
 
 
 class _Build:

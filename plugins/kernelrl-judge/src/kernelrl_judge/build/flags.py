@@ -8,28 +8,23 @@ from collections.abc import Sequence
 from kernelrl_judge.build.diagnosis import NotCertain
 from kernelrl_judge.build.prepare import Prepared
 from kernelrl_judge.build.request import InlineRequest
+from kernelrl_judge.build.screening import PASSING
 from kernelrl_judge.build.toolchain import Toolchain
 from kernelrl_judge.build.units import only_declares
 
-__all__ = ["HostFlags", "definitions_for_host", "device_host_flags", "gencode", "main_flags", "words"]
+__all__ = ["HostFlags", "definitions_for_host", "device_host_flags", "gencode", "main_flags"]
 
 _HOST_LEVEL = "-O1"
 _LEVELS = re.compile(r"-O[0-3]|-g\d?|-w|-W(?!l,|a,|p,)[\w=+-]*|-pipe")
 _USUAL_FLAGS = ("-march=native", "-fopenmp", "-ffast-math")
-_PASSING = ("-Xcompiler", "--compiler-options")
 
 HostFlags = tuple[tuple[str, ...], tuple[str, ...]]
 """Flags of a unit for the processor: those for which there is, or will be, a precompiled header, and the others."""
 
 
-def words(flags: Sequence[str]) -> list[str]:
-    """Flags, each on its own."""
-    return [word for flag in flags for word in flag.split()]
-
-
 def main_flags(request: InlineRequest, cpp_sources: Sequence[str]) -> HostFlags:
     """Flags of the unit of the C++ sources."""
-    code = [word for word in words(request.cflags) if not re.match(r"-[fmOgwW]", word)]
+    code = [word for word in request.cflags if not re.match(r"-[fmOgwW]", word)]
     if request.device_sources and not code and only_declares(cpp_sources):
         # Flags for the making of code, and no code that they could be for.
         return device_host_flags(request)
@@ -50,10 +45,10 @@ def definitions_for_host(request: InlineRequest, toolchain: Toolchain, prepared:
         NotCertain: they do more than to define.
     """
     lines = []
-    given = words(request.device_flags)
+    given = request.device_flags
     for before, word in zip(["", *given], given, strict=False):
         option, _, value = word.partition("=")
-        passed = word if before in _PASSING else value if option in _PASSING else ""
+        passed = word if before in PASSING else value if option in PASSING else ""
         if any(not _LEVELS.fullmatch(part) and part != "-fPIC" for part in passed.strip("'\"").split(",") if part):
             raise NotCertain(f"{passed} is for the compiler behind the device compiler")
         if "default-stream" in word or (option in ("-std", "--std") and value != toolchain.standard):
@@ -83,7 +78,7 @@ def _flags_of_sources(request: InlineRequest) -> HostFlags:
     bears, stand behind those, and the compiler reads the headers again where it has to.
     """
     level = "-O3" if request.language == "cpp" else _HOST_LEVEL
-    given = words(request.cflags)
+    given = request.cflags
     meaning = [word for word in given if not _LEVELS.fullmatch(word)]
-    others = () if all(word in _USUAL_FLAGS for word in meaning) else tuple(given)
+    others = () if all(word in _USUAL_FLAGS for word in meaning) else given
     return (level, *(word for word in _USUAL_FLAGS if word in meaning)), others
