@@ -11,9 +11,9 @@ from kernelrl_judge.build.splitting import split
 from kernelrl_judge.build.stubs import assembly, entries, stub_body
 
 
-def body_of(source: str, name: str = "k") -> str | None:
+def body_of(source: str) -> str | None:
     (item,) = items(source)
-    return stub_body(item.tokens[: item.body], name)
+    return stub_body(item)
 
 
 def test_a_stub_hands_on_the_address_of_each_parameter() -> None:

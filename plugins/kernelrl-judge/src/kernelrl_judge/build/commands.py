@@ -60,7 +60,6 @@ class Commands:
         self._diagnosis = Diagnosis(request, toolchain, prepared, directory, self._probe)
         self.stages: dict[str, float] = {}
         """Processor time of each stage, in seconds."""
-        self.log: list[str] = []
         self.resources: list[dict[str, Any]] = []
         """Of each kernel, by the compiler's report."""
 
@@ -226,8 +225,6 @@ class Commands:
     def _execute(self, stage: str, command: Sequence[str]) -> tuple[int, str, float]:
         status, log, cpu_s = self._run(list(command), self._directory)
         self.stages[stage] = self.stages.get(stage, 0.0) + cpu_s
-        if log.strip() and stage not in ("nm",):
-            self.log.append(self._diagnosis.own(log))
         return status, log, cpu_s
 
     def _probe(self, text: str) -> str:

@@ -27,7 +27,6 @@ from kernelrl_judge.build.binding import Signature, Unbindable, bindings_data, m
 from kernelrl_judge.build.commands import Commands, Run, at_once
 from kernelrl_judge.build.diagnosis import CompileError, NotCertain, other_language
 from kernelrl_judge.build.flags import definitions_for_host, device_host_flags, main_flags
-from kernelrl_judge.build.joining import joinable
 from kernelrl_judge.build.lexing import Unreadable, as_read, unbalanced
 from kernelrl_judge.build.prepare import MODULE_NAME, Prepared
 from kernelrl_judge.build.request import InlineRequest
@@ -61,7 +60,6 @@ class Compiled:
     """Why the route is not `bound`."""
     resources: list[dict[str, Any]]
     """Of each kernel, by the compiler's report: registers, spills, shared memory."""
-    log: str
     seconds: float
     cpu_seconds: float
     stages: dict[str, float]
@@ -113,7 +111,6 @@ class _Build:
         self._directory = directory
         self._commands = Commands(request, toolchain, prepared, directory, run)
         self._started = time.monotonic()
-        self._may_join, self._joined = True, False
         # What compilers show of a source is that of the candidate, not that of a unit made of it.
         for file, sources in (("main.cpp", request.cpp_sources), ("cuda.cu", request.device_sources)):
             (directory / file).write_text("".join(sources[:1]), encoding="utf-8", errors="surrogatepass")
@@ -146,11 +143,6 @@ class _Build:
         while place < len(attempts):
             try:
                 return attempts[place]()
-            except CompileError as error:
-                # Of sources that are compiled apart the errors are told apart.
-                if not self._joined or "main" not in str(error):
-                    raise
-                self._may_join = self._joined = False
             except Unbindable as why:
                 reasons.append(str(why))
                 place += 1
@@ -201,8 +193,8 @@ class _Build:
             f"host{index}": (stubs.prelude(index) if part.stubs else "") + part.host for index, part in enumerate(parts)
         }
         flags, host_flags = main_flags(self._request, cpp_sources), device_host_flags(self._request)
-        if bound and len(parts) == 1 and flags == host_flags and self._joins(parts[0], cpp_sources):
-            # One unit less to compile.
+        if bound and len(parts) == 1 and flags == host_flags and only_declares(cpp_sources):
+            # One unit less to compile. A second declaration of what the first part defines changes nothing.
             units["host0"] += "\n" + main_unit(self._request, cpp_sources, bound)
         else:
             units["main"] = main_unit(self._request, cpp_sources, bound)
@@ -233,14 +225,6 @@ class _Build:
         self._commands.check_kernels([part for part in parts if not part.stubs], list(units))
         path = self._commands.link(objects, with_python=not bound)
         return self._compiled(path, "bound" if bound else "module", bound or (), "bound" if bound else "pybind", reason)
-
-    def _joins(self, part: Split, cpp_sources: Sequence[str]) -> bool:
-        """Whether the C++ sources may stand behind the host part of the device source."""
-        # A second declaration of what the first unit defines changes nothing.
-        if only_declares(cpp_sources):
-            return True
-        self._joined = self._may_join and joinable(part.host, cpp_sources)
-        return self._joined
 
     def _ordinary(self, reason: str) -> Compiled:
         request = self._request
@@ -292,7 +276,6 @@ class _Build:
             route=route,
             reason=reason,
             resources=self._commands.resources,
-            log="\n".join(self._commands.log),
             seconds=round(time.monotonic() - self._started, 3),
             cpu_seconds=round(sum(self._commands.stages.values()), 3),
             stages={name: round(spent_s, 3) for name, spent_s in self._commands.stages.items()},

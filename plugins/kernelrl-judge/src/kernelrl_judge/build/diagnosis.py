@@ -30,6 +30,7 @@ _NO_HEADER = re.compile(
 )
 _SHOWN_SOURCE = re.compile(r"^\s*\d*\s*\|.*\n?|^In file included.*\n?|^\s+from .*\n?", re.MULTILINE)
 _TORCH_NAMESPACES = re.compile(r"^[ \t]*using\s+namespace\s+(?:at|torch|c10|pybind11|std)\b[\w:]*\s*;", re.MULTILINE)
+_ERROR_FILES = re.compile(r"^([\w.]+):[\d:]+ (?:fatal )?error: ", re.MULTILINE)
 _QUOTED = r"[‘'`](?:\w+::)*(\w+)[’']"
 _UNKNOWN_NAMES = re.compile(
     "|".join(
@@ -116,7 +117,7 @@ class Diagnosis:
         """
         if not final:
             said = _SHOWN_SOURCE.sub("", log)
-            if "kernelrl: a type is not what it seemed" in said:
+            if set(_ERROR_FILES.findall(said)) == {"binding.cpp"}:
                 raise NotCertain("a type is not what it seemed")
             # An error in a kernel's own lines that an instance leads to is the candidate's.
             if device and re.search(r"^instances\.cu[(:]\d", said, re.MULTILINE):

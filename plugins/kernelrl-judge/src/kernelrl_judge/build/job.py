@@ -191,7 +191,6 @@ def _build(
     own = resource.getrusage(resource.RUSAGE_SELF)
     result["stages"]["service"] = round(own.ru_utime + own.ru_stime, 3)
     result["cpu_seconds"] = round(result["cpu_seconds"] + result["stages"]["service"], 3)
-    result["log"] = built.log[-_LOG_TAIL_CHARACTERS:]
     return {**result, "binder": str(prepared.binder)}, Path(built.path)
 
 

@@ -15,6 +15,7 @@ import attrs
 from kernelrl_core.api.evaluators import EmbeddedSource, KernelFact, SourceFacts
 from kernelrl_core.api.sources import SourceIndex, parse_source
 from kernelrl_judge.build.calls import InlineCall, SourceText, find_inline_calls
+from kernelrl_judge.build.kernel_syntax import function_name
 from kernelrl_judge.build.lexing import Item, Unreadable, items, text_of
 
 __all__ = ["call_facts", "extension_facts"]
@@ -182,14 +183,13 @@ class _Functions:
             # A macro that makes functions is used like a declaration; what it names, anyone may call.
             self.bodies.setdefault(f"<line {item.line}>", set()).update(item.names())
             return
-        head = item.tokens[: item.body]
-        names = [token.text for token in head if token.kind == "name"]
+        names = item.words
         if "PYBIND11_MODULE" in names:
             # What is bound is not always a function by its name: a lambda, say, has what stands in it.
             self.modules += [(python, name or _MODULE) for python, name in _MODULE_DEFINITION.findall(text)]
             self.bodies.setdefault(_MODULE, set()).update(item.names())
             return
-        name = _name(item)
+        name = function_name(item)
         if "__global__" in names:
             self.kernels[name] = item.line + offset
         else:
@@ -210,12 +210,3 @@ class _Functions:
             self.kernels.setdefault(found, line)
         if not made:
             self.unread = self.unread or f"line {line}: the macro {name} makes kernels"
-
-
-def _name(item: Item) -> str:
-    head = [token for token in item.tokens[: item.body] if not token.blank]
-    skip = {"__launch_bounds__", "__attribute__", "alignas", "__align__", "__cluster_dims__", "__maxnreg__"}
-    for index, token in enumerate(head[1:], 1):
-        if token.text == "(" and head[index - 1].kind == "name" and head[index - 1].text not in skip:
-            return head[index - 1].text
-    return ""

@@ -24,7 +24,6 @@ from kernelrl_judge.build.kernel_syntax import (
     function_name,
     head_names,
     is_mutable_variable,
-    specialises,
     with_launches,
 )
 from kernelrl_judge.build.lexing import Item, Unreadable, items, text_of
@@ -180,7 +179,7 @@ class _Splitter:
             raise Unsplittable(f"line {item.line}: a macro that makes device code or launches it")
 
     def _add_scope(self, item: Item, scopes: tuple[str, ...]) -> None:
-        head = [token.text for token in item.tokens if not token.blank]
+        head = item.words
         opening = " ".join(head)
         if set(head) & _TORCH_NAMES:
             raise Unsplittable(f"line {item.line}: a namespace of torch")
@@ -211,14 +210,14 @@ class _Splitter:
     def _add_declaration(self, item: Item, scopes: tuple[str, ...]) -> None:
         names = item.names()
         self._refuse(item, names)
-        words = [token.text for token in item.tokens if not token.blank]
+        words = item.words
         if "__global__" in names:
             if words[0] == "template" and words[1:2] != ["<"]:
                 # An explicit instantiation.
                 self._put(self._device, item, text_of(item.tokens))
                 return
-            self._put(self._device, item, external(item.tokens))
-            self._put(self._host, item, declared(item.tokens))
+            self._put(self._device, item, external(item))
+            self._put(self._host, item, declared(item))
         elif "__constant__" in names or ("__device__" in names and "(" not in words):
             self._add_variable(item, words, scopes)
         elif "__device__" in names and "__host__" not in names:
@@ -264,24 +263,25 @@ class _Splitter:
     def _add_function(self, item: Item, scopes: tuple[str, ...]) -> None:
         names = item.names()
         self._refuse(item, names)
-        head = {token.text for token in item.tokens[: item.body] if token.kind == "name"}
+        head = set(item.words)
+        name = function_name(item)
+        if not name and head & {"__global__", "__device__"}:
+            raise Unsplittable(f"line {item.line}: a function without a name")
         if "__global__" in head:
             if of_torch(names):
                 raise Unsplittable(f"line {item.line}: a kernel that uses torch")
-            name = function_name(item.tokens[: item.body])
-            template = "template" in head
             if name in self._kernels:
                 raise Unsplittable(f"line {item.line}: several kernels of one name")
-            if template and specialises(item.tokens[: item.body]):
+            if item.words[:3] == ["template", "<", ">"]:
                 raise Unsplittable(f"line {item.line}: a specialised kernel")
-            self._kernels[name] = template
-            self._put(self._device, item, external(item.tokens))
-            self._stubs[len(self._host)] = stub_body(item.tokens[: item.body], name)
-            self._put(self._host, item, declared(item.tokens[: item.body]))
+            self._kernels[name] = "template" in head
+            self._put(self._device, item, external(item))
+            self._stubs[len(self._host)] = stub_body(item)
+            self._put(self._host, item, declared(item))
         elif "__device__" in head and "__host__" not in head:
             if of_torch(names):
                 raise Unsplittable(f"line {item.line}: device code that uses torch")
-            self._device_names.add(function_name(item.tokens[: item.body]))
+            self._device_names.add(name)
             self._put(self._device, item, text_of(item.tokens))
         elif "__device__" in head or ("constexpr" in head and not of_torch(names)):
             if of_torch(names):

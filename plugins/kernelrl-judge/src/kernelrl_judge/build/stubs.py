@@ -9,17 +9,13 @@ than half of what it does.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
-from kernelrl_judge.build.lexing import Token
+from kernelrl_judge.build.kernel_syntax import function_name, named, parameters, pieces
+from kernelrl_judge.build.lexing import Item
 
 __all__ = ["assembly", "entries", "prelude", "stub_body"]
 
-_TYPE_WORDS = {
-    *("void", "bool", "char", "short", "int", "long", "signed", "unsigned", "float", "double", "const", "volatile"),
-    *("struct", "class", "enum", "typename", "__restrict__", "__restrict", "restrict", "auto"),
-}
-_BRACKETS = {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}
 _ENTRY = re.compile(r"Compiling entry function '([^']+)'")
 
 _PRELUDE = """\
@@ -61,27 +57,21 @@ def prelude(index: int) -> str:
     return _PRELUDE.replace("INDEX", str(index))
 
 
-def stub_body(head: Sequence[Token], name: str) -> str | None:
-    """Body of a kernel's stub, or None where its parameters are not certain to be understood.
-
-    Args:
-        head: what stands before the kernel's own body.
-    """
-    words = [token for token in head if not token.blank]
-    texts = [token.text for token in words]
-    place = next((i for i, text in enumerate(texts[:-1]) if text == name and texts[i + 1] == "("), None)
-    if place is None or "requires" in texts:
+def stub_body(kernel: Item) -> str | None:
+    """Body of a kernel's stub, or None where its parameters are not certain to be understood."""
+    words, address = kernel.words, f"&{function_name(kernel)}"
+    given = parameters(kernel)
+    if given is None or "requires" in words:
         return None
-    parameters = _names(_pieces(texts[place + 2 :], ")"))
-    if parameters is None:
-        return None
-    address = f"&{name}"
-    if texts[0] == "template":
-        given = _names(_pieces(texts[2:], ">"), of_template=True)
-        if given is None or not given or texts.count("template") > 1:
+    names = [named(piece) for piece in given]
+    if words[0] == "template":
+        instance = [named(piece, of_template=True) for piece in pieces(words[2:], ">") or [[]]]
+        if not all(instance) or words.count("template") > 1:
             return None
-        address += f"<{', '.join(given)}>"
-    pointers = "".join(f"(void*)&{parameter}, " for parameter in parameters)
+        address += f"<{', '.join(instance)}>"
+    if not all(names):
+        return None
+    pointers = "".join(f"(void*)&{name}, " for name in names)
     launch = f"::kernelrl::launch({address}, kernelrl_arguments);"
     return f" {{ void* kernelrl_arguments[] = {{ {pointers}nullptr }}; {launch} }}"
 
@@ -120,49 +110,3 @@ kernelrl_kernels_{index}:
 \t.section .rodata
 {texts}\t.section .note.GNU-stack,"",@progbits
 """
-
-
-def _pieces(texts: Sequence[str], end: str) -> list[list[str]] | None:
-    """The parts between commas up to the bracket that ends the list, or None where brackets are doubtful."""
-    pieces: list[list[str]] = [[]]
-    depth = angles = 0
-    for text in texts:
-        if depth == 0 and angles == 0 and text == end:
-            return pieces
-        if text in _BRACKETS:
-            depth += _BRACKETS[text]
-        elif depth == 0 and text in "<>" and text:
-            angles += 1 if text == "<" else -1
-        if depth < 0 or angles < 0:
-            return None
-        if text == "," and depth == 0 and angles == 0:
-            pieces.append([])
-        else:
-            pieces[-1].append(text)
-    return None
-
-
-def _names(pieces: list[list[str]] | None, *, of_template: bool = False) -> list[str] | None:
-    """What each part declares, or None where that is not certain."""
-    if pieces is None:
-        return None
-    if pieces in ([[]], [["void"]]):
-        return []
-    found = []
-    for piece in pieces:
-        declared = piece[: piece.index("=")] if "=" in piece else piece
-        if "<" in piece[len(declared) :] or "." in declared or "..." in declared or "(" in declared:
-            return None
-        while declared and declared[-1] == "]":
-            declared = declared[: len(declared) - 1 - declared[::-1].index("[")]
-        words = [word for word in declared if re.fullmatch(r"[A-Za-z_]\w*", word)]
-        name = declared[-1] if declared else ""
-        before = declared[-2] if len(declared) > 1 else ""
-        # A type without a name has nothing that its address could be taken of.
-        named = words and name == words[-1] and name not in _TYPE_WORDS and before != "::"
-        plain = [word for word in words if word not in ("const", "volatile", "struct", "enum", "class", "__restrict__")]
-        enough = len(plain) > 1 or before in ("*", "&", ">") or (of_template and words[0] in ("typename", "class"))
-        if not named or not enough:
-            return None
-        found.append(name)
-    return found
