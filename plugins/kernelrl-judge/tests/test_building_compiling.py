@@ -124,8 +124,7 @@ def test_bound_functions_do_what_those_of_an_ordinary_module_do(
     }
     built = build(_FUNCTIONS, *usual)
     assert built.route == "bound"
-    prepared.build_binder()
-    ours = _load("kernelrl_binder", prepared.binder).bind(built.path, json.dumps(built.bindings))
+    ours = _load("kernelrl_binder", prepared.binder()).bind(built.path, json.dumps(built.bindings))
 
     definitions = "".join(f'm.def("{name}", torch::wrap_pybind_function({name}));' for name in usual)
     source = tmp_path / "ordinary.cpp"

@@ -20,9 +20,9 @@ from kernelrl_core.api.evaluators import EvaluationSettings
 from kernelrl_judge.build.calls import InlineCall, find_inline_calls
 from kernelrl_judge.build.confined import PATIENCE
 from kernelrl_judge.build.imports import library_imports
-from kernelrl_judge.build.kept import kept_answer, store_of
 from kernelrl_judge.build.kernel_syntax import without_kernel_bodies
 from kernelrl_judge.build.lexing import Unreadable
+from kernelrl_judge.build.store import kept_answer, store_of
 from kernelrl_judge.protocol.frames import ProtocolError
 
 __all__ = ["BuildCrashed", "BuildService", "BuildUnavailable", "call_request", "device_arch", "target_archs"]
