@@ -131,7 +131,9 @@ ptxas info    : Function properties for _ZN2ns3mulEv
     0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
 ptxas info    : Used 8 registers
 """
-    first, second = read_resources(log)
+    found = read_resources(log)
+    assert [*found] == ["_Z9addKernelPKfPfi", "_ZN2ns3mulEv"]
+    first, second = found.values()
     assert first == {
         "name": "addKernel",
         "registers": 40,

@@ -56,12 +56,11 @@ class Commands:
         self._prepared = prepared
         self._directory = directory
         self._run = run
-        self._entries: dict[int, frozenset[str]] = {}
         self._diagnosis = Diagnosis(request, toolchain, prepared, directory, self._probe)
         self.stages: dict[str, float] = {}
         """Processor time of each stage, in seconds."""
-        self.resources: list[dict[str, Any]] = []
-        """Of each kernel, by the compiler's report."""
+        self.resources: dict[str, dict[str, Any]] = {}
+        """Of each kernel by its symbol, by the compiler's report."""
 
     def compile_host(
         self,
@@ -136,8 +135,7 @@ class Commands:
         status, log, _ = self._execute("device", command)
         if status:
             self._diagnosis.fail(log, parts, final=with_torch, retry=WHOLE, device=True)
-        self._entries[index] = stubs.entries(log)
-        self.resources += read_resources(log)
+        self.resources |= read_resources(log)
 
     def instantiate(self, parts: Sequence[Split]) -> None:
         """Compile the device units with the instances of templates that the host units need."""
@@ -152,7 +150,7 @@ class Commands:
             for symbol, text in self._defined(f"host{index}.o").items()
             if _plain_name(text) in part.kernels and "[clone" not in text
         }
-        if missing := kernels.keys() - self._entries.get(index, frozenset()):
+        if missing := kernels.keys() - self.resources.keys():
             raise NotCertain(f"no device code for {kernels[min(missing)]}", WHOLE)
         source = self._directory / f"device{index}.s"
         source.write_text(stubs.assembly(index, f"device{index}.fatbin", kernels))

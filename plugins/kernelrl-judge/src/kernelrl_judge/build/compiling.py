@@ -275,7 +275,7 @@ class _Build:
             bindings=bindings_data(bound),
             route=route,
             reason=reason,
-            resources=self._commands.resources,
+            resources=[kernel for kernel in self._commands.resources.values() if "registers" in kernel],
             seconds=round(time.monotonic() - self._started, 3),
             cpu_seconds=round(sum(self._commands.stages.values()), 3),
             stages={name: round(spent_s, 3) for name, spent_s in self._commands.stages.items()},

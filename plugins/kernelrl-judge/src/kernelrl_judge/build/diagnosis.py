@@ -59,21 +59,8 @@ _NOT_DECLARED = re.compile(
 )
 _OF_FUNCTIONS = re.compile(rf"{FUNCTIONS_FILE}(?::\d+)*:")
 _EXCERPT = re.compile(r"\s*(?:\d+\s*)?\|")
-_OTHERS = {
-    "cuda": (
-        re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"](hip/[\w./]+)", re.MULTILINE),
-        re.compile(r"\bhip\w*\b"),
-        "HIP",
-        "hip",
-    ),
-    "hip": (
-        re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"](cuda\w*\.h)", re.MULTILINE),
-        re.compile(r"\bcuda\w*\.h\b"),
-        "CUDA",
-        "cuda",
-    ),
-}
-"""Language of a build -> headers of the other one, how errors speak of it, its name, and its backend."""
+_OTHERS = {"cuda": ("hip", r"hip/[\w./]+", r"\bhip"), "hip": ("cuda", r"cuda\w*\.h", r"\bcuda\w*\.h\b")}
+"""Language of a build -> backend of the other one, its headers, and how errors speak of it."""
 
 EXTENSION, WHOLE = 2, 3
 """Places among the routes, for errors that the routes before them would only repeat."""
@@ -191,16 +178,14 @@ class Diagnosis:
 
 def other_language(request: InlineRequest, log: str) -> str:
     """What is wrong with a source for the other kind of GPU, in a line; empty where that is not what compilers say."""
-    if request.language not in _OTHERS:
-        return ""
-    headers, speaks, title, backend = _OTHERS[request.language]
-    for source in request.device_sources:
-        if (found := headers.search(source)) and speaks.search(log):
+    here = request.language
+    other, header, speaks = _OTHERS.get(here, ("", "", ""))
+    for source in request.device_sources if other and re.search(speaks, log) else ():
+        if found := re.search(rf"^[ \t]*#[ \t]*include[ \t]*[<\"]({header})", source, re.MULTILINE):
             line = source.count("\n", 0, found.start()) + 1
-            here = request.language
             return (
-                f"cuda.cu:{line}: error: <{found[1]}> is {title}, which backend {here} does not compile; "
-                f"use backend {backend} (-b {backend}), or write {here.upper()}"
+                f"cuda.cu:{line}: error: <{found[1]}> is {other.upper()}, which backend {here} does not compile; "
+                f"use backend {other} (-b {other}), or write {here.upper()}"
             )
     return ""
 

@@ -75,6 +75,20 @@ template <typename R, typename... A> inline cudaError_t cudaLaunchCooperativeKer
 }
 """
 """Overloads of the runtime that CUDA's headers have for its own compiler alone."""
+_EXTREMA = """\
+#include <type_traits>
+template <typename A, typename B> using kernelrl_common_t =
+    std::enable_if_t<std::is_arithmetic_v<A> && std::is_arithmetic_v<B>, std::common_type_t<A, B>>;
+template <typename A, typename B> inline kernelrl_common_t<A, B> min(A a, B b) {
+  kernelrl_common_t<A, B> x = a, y = b;
+  return x < y ? x : y;
+}
+template <typename A, typename B> inline kernelrl_common_t<A, B> max(A a, B b) {
+  kernelrl_common_t<A, B> x = a, y = b;
+  return x > y ? x : y;
+}
+"""
+"""What CUDA's headers define outside of any namespace, for its own compiler alone."""
 _TEMPLATED = set(re.findall(r"cudaError_t (cuda\w+)\(", _RUNTIME_TEMPLATES))
 
 _PUSH = {
@@ -101,26 +115,7 @@ def host_prelude(language: str, names: Collection[str], *, launches: bool) -> st
     """
     text = _PUSH[language] if launches else ""
     if not {"min", "max"}.isdisjoint(names):
-        text += _extrema()
+        text += _EXTREMA
     if language == "cuda" and not _TEMPLATED.isdisjoint(names):
         text += _RUNTIME_TEMPLATES
     return text
-
-
-def _extrema() -> str:
-    """The overloads of min and max that CUDA's headers define outside of any namespace, for its own compiler alone."""
-    plain = ("int", "unsigned", "long", "unsigned long", "long long", "unsigned long long", "float", "double")
-    mixed = (
-        ("int", "unsigned", "unsigned"),
-        ("long", "unsigned long", "unsigned long"),
-        ("long long", "unsigned long long", "unsigned long long"),
-        ("float", "double", "double"),
-    )
-    cases = [(name, name, name) for name in plain]
-    cases += [case for a, b, result in mixed for case in ((a, b, result), (b, a, result))]
-    return "".join(
-        f"static inline {result} {name}({a} a, {b} b) "
-        f"{{ return ({result})a {sign} ({result})b ? ({result})a : ({result})b; }}\n"
-        for a, b, result in cases
-        for name, sign in (("min", "<"), ("max", ">"))
-    )

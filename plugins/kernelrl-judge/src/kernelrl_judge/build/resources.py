@@ -7,46 +7,35 @@ from typing import Any
 
 __all__ = ["read_resources"]
 
-_ENTRY = re.compile(r"(?:Compiling entry function|Function properties for) '?([\w$.]+)'?")
 _FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
-_USED = re.compile(r"Used (\d+) registers")
-_SHARED = re.compile(r"(\d+) bytes smem")
+_USED = re.compile(r"Used (\d+) registers(?:.*?(\d+) bytes smem)?")
 
 
-def read_resources(log: str) -> list[dict[str, Any]]:
-    """Registers, spills, stack and static shared memory of each kernel, from the report of ptxas.
+def read_resources(log: str) -> dict[str, dict[str, Any]]:
+    """Registers, spills, stack and static shared memory of each kernel by its symbol, from the report of ptxas.
 
     Names are shortened to what the source calls them.
     """
-    found: dict[str, dict[str, Any]] = {}
-    current: dict[str, Any] | None = None
-    for line in log.splitlines():
-        entry = _ENTRY.search(line)
-        if entry:
-            if "Compiling" in line:
-                current = found.setdefault(entry.group(1), {"name": _short(entry.group(1))})
-            else:
-                current = found.get(entry.group(1))
-        if current is None:
-            continue
-        if frame := _FRAME.search(line):
-            stack, stores, loads = map(int, frame.groups())
-            current |= {"stack_bytes": stack, "spill_stores_bytes": stores, "spill_loads_bytes": loads}
-        if used := _USED.search(line):
-            current["registers"] = int(used.group(1))
-            shared = _SHARED.search(line)
-            current["shared_bytes"] = int(shared.group(1)) if shared else 0
-    return [kernel for kernel in found.values() if "registers" in kernel]
+    found = {}
+    for report in log.split("Compiling entry function '")[1:]:
+        symbol = report.partition("'")[0]
+        _, _, properties = report.partition(f"Function properties for {symbol}\n")
+        frame, used = _FRAME.match(properties.lstrip()), _USED.search(report)
+        kernel: dict[str, Any] = {"name": _short(symbol)}
+        if frame:
+            names = ("stack_bytes", "spill_stores_bytes", "spill_loads_bytes")
+            kernel |= dict(zip(names, map(int, frame.groups()), strict=True))
+        if used:
+            kernel |= {"registers": int(used[1]), "shared_bytes": int(used[2] or 0)}
+        found[symbol] = kernel
+    return found
 
 
 def _short(symbol: str) -> str:
     """The name that a mangled symbol carries: `_Z9addKernelPKf` is `addKernel`."""
-    match = re.match(r"_ZN?(.*)", symbol)
-    rest, parts = (match.group(1) if match else ""), []
-    while digits := re.match(r"(\d+)", rest):
-        length = int(digits.group(1))
-        parts.append(rest[digits.end() : digits.end() + length])
-        rest = rest[digits.end() + length :]
-        if not symbol.startswith("_ZN"):
-            break
-    return parts[-1] if parts else symbol
+    nested = symbol.startswith("_ZN")
+    rest, name = symbol.removeprefix("_ZN" if nested else "_Z"), ""
+    while (digits := re.match(r"\d+", rest)) and (nested or not name):
+        end = digits.end() + int(digits[0])
+        name, rest = rest[digits.end() : end], rest[end:]
+    return name or symbol

@@ -8,15 +8,12 @@ than half of what it does.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from kernelrl_judge.build.kernel_syntax import function_name, named, parameters, pieces
 from kernelrl_judge.build.lexing import Item
 
-__all__ = ["assembly", "entries", "prelude", "stub_body"]
-
-_ENTRY = re.compile(r"Compiling entry function '([^']+)'")
+__all__ = ["assembly", "prelude", "stub_body"]
 
 _PRELUDE = """\
 extern "C" {
@@ -74,11 +71,6 @@ def stub_body(kernel: Item) -> str | None:
     pointers = "".join(f"(void*)&{name}, " for name in names)
     launch = f"::kernelrl::launch({address}, kernelrl_arguments);"
     return f" {{ void* kernelrl_arguments[] = {{ {pointers}nullptr }}; {launch} }}"
-
-
-def entries(log: str) -> frozenset[str]:
-    """Names of the kernels that there is machine code for, by the compiler's report."""
-    return frozenset(_ENTRY.findall(log))
 
 
 def assembly(index: int, file: str, kernels: Iterable[str]) -> str:

@@ -60,15 +60,9 @@ def with_instances(part: Split, known: Iterable[str]) -> str:
         for text in known
         if part.templates and re.match(rf"(?:void )?(?:\w+::)*(?:{'|'.join(map(re.escape, part.templates))})<", text)
     ]
-    lines = []
-    types = ""
-    for text in wanted:
-        if "c10::" in text:
-            types = "#include <c10/util/Half.h>\n#include <c10/util/BFloat16.h>\n"
-        scope = _scope_of(text)
-        instance = text if text.startswith("void ") else f"void {text}"
-        lines.append(f"{scope[0]}template __global__ {instance.replace(scope[2], '')};{scope[1]}")
-    return types + part.device + '\n#line 1 "instances.cu"\n' + "\n".join(lines) + "\n"
+    types = "#include <c10/util/Half.h>\n#include <c10/util/BFloat16.h>\n" if "c10::" in "".join(wanted) else ""
+    lines = [f"template __global__ void {text.removeprefix('void ')};\n" for text in wanted]
+    return types + part.device + '\n#line 1 "instances.cu"\n' + "".join(lines)
 
 
 def only_declares(sources: Sequence[str]) -> bool:
@@ -98,12 +92,3 @@ def declarations_only(host: str, bound: Sequence[tuple[str, ...]]) -> str:
 
 def _quoted(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
-
-
-def _scope_of(symbol: str) -> tuple[str, str, str]:
-    """What opens and closes the namespaces of a symbol, and the prefix that names them."""
-    match = re.match(r"(?:void )?((?:\w+::)+)\w+<", symbol)
-    if match is None:
-        return "", "", "\0"
-    names = match.group(1).strip(":").split("::")
-    return "".join(f"namespace {name} {{ " for name in names), " }" * len(names), match.group(1)
