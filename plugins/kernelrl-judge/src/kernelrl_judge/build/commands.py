@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from kernelrl_judge.build import stubs
-from kernelrl_judge.build.diagnosis import EXTENSION, WHOLE, CompileError, Diagnosis, NotCertain
-from kernelrl_judge.build.flags import HostFlags, device_host_flags, gencode
+from kernelrl_judge.build.diagnosis import CompileError, Diagnosis, NotCertain
+from kernelrl_judge.build.flags import HostFlags, device_host_flags
 from kernelrl_judge.build.prepare import MODULE_NAME, Prepared
 from kernelrl_judge.build.request import InlineRequest
 from kernelrl_judge.build.resources import read_resources
 from kernelrl_judge.build.splitting import Split
-from kernelrl_judge.build.toolchain import Toolchain
 from kernelrl_judge.build.units import with_instances
 
 __all__ = ["CAPTURED", "Commands", "Run", "at_once"]
@@ -48,15 +47,13 @@ class Commands:
         directory: of this build alone; objects are called after their units.
     """
 
-    def __init__(
-        self, request: InlineRequest, toolchain: Toolchain, prepared: Prepared, directory: Path, run: Run
-    ) -> None:
+    def __init__(self, request: InlineRequest, prepared: Prepared, directory: Path, run: Run) -> None:
         self._request = request
-        self._toolchain = toolchain
+        self._toolchain = prepared.toolchain
         self._prepared = prepared
         self._directory = directory
         self._run = run
-        self._diagnosis = Diagnosis(request, toolchain, prepared, directory, self._probe)
+        self._diagnosis = Diagnosis(request, prepared, directory, self._probe)
         self.stages: dict[str, float] = {}
         """Processor time of each stage, in seconds."""
         self.resources: dict[str, dict[str, Any]] = {}
@@ -85,7 +82,7 @@ class Commands:
         """
         if header_name == "types":
             if more := _NEEDS_MORE.search(text):
-                raise NotCertain(f"{more.group()} needs torch's whole extension header", EXTENSION)
+                raise NotCertain(f"{more.group()} needs torch's whole extension header")
             # The prelude stands for them; whoever uses more of them takes the next route.
             text = _COVERED.sub("", text)
         source = self._directory / f"unit_{name}.cpp"
@@ -101,7 +98,7 @@ class Commands:
         ]
         status, log, _ = self._execute(f"{name} (g++)", command)
         if status:
-            self._diagnosis.fail(log, parts, final=final, retry=EXTENSION if header_name == "types" else WHOLE)
+            self._diagnosis.fail(log, parts, final=final, whole=header_name != "types")
 
     def compile_device(self, index: int, text: str, parts: Sequence[Split] = (), *, with_torch: bool = False) -> None:
         """Compile a unit for the device, as machine code alone where the host unit has stubs."""
@@ -110,18 +107,13 @@ class Commands:
         source = self._directory / f"device{index}.cu"
         source.write_text(text, encoding="utf-8", errors="surrogatepass")
         flags = request.device_flags
+        is_told = request.language == "cuda" and any("arch" in flag or "gencode" in flag for flag in flags)
+        command = toolchain.device_command(() if is_told else request.arch)
         if request.language == "hip":
-            # Where CUDA is installed too, hipcc would hand everything to nvcc.
-            command = ["env", "HIP_PLATFORM=amd", toolchain.device_compiler, "-x", "hip"]
-            command += [*(f"--offload-arch={arch}" for arch in request.arch)]
             command += ["--genco"] if request.device_only else ["-fPIC", "-c"]
-        elif machine_code:
-            command = [toolchain.device_compiler, *(part for arch in request.arch for part in gencode(arch, flags))]
-            command += ["-Xptxas", "-v", "-fatbin"]
         else:
-            command = [toolchain.device_compiler, *(part for arch in request.arch for part in gencode(arch, flags))]
-            command += ["-Xcompiler", "-fPIC", "-Xptxas", "-v", "-c"]
-            if toolchain.release >= (12, 8):
+            command += ["-Xptxas", "-v", *(["-fatbin"] if machine_code else ["-Xcompiler", "-fPIC", "-c"])]
+            if not machine_code and toolchain.release >= (12, 8):
                 # Without it the host side of a template's instance is invisible to other units.
                 command.append("--static-global-template-stub=false")
         if not any(flag.lstrip("-").startswith("std=") for flag in flags):
@@ -134,7 +126,7 @@ class Commands:
         command += [source.name, "-o", f"device{index}.{'fatbin' if machine_code else 'o'}"]
         status, log, _ = self._execute("device", command)
         if status:
-            self._diagnosis.fail(log, parts, final=with_torch, retry=WHOLE, device=True)
+            self._diagnosis.fail(log, parts, final=with_torch, whole=True, device=True)
         self.resources |= read_resources(log)
 
     def instantiate(self, parts: Sequence[Split]) -> None:
@@ -151,12 +143,12 @@ class Commands:
             if _plain_name(text) in part.kernels and "[clone" not in text
         }
         if missing := kernels.keys() - self.resources.keys():
-            raise NotCertain(f"no device code for {kernels[min(missing)]}", WHOLE)
+            raise NotCertain(f"no device code for {kernels[min(missing)]}", whole=True)
         source = self._directory / f"device{index}.s"
         source.write_text(stubs.assembly(index, f"device{index}.fatbin", kernels))
         status, log, _ = self._execute("assembler", [self._toolchain.cxx, "-c", source.name, "-o", f"device{index}.o"])
         if status:
-            raise NotCertain(f"the kernels cannot be registered: {log[-300:]}", WHOLE)
+            raise NotCertain(f"the kernels cannot be registered: {log[-300:]}", whole=True)
 
     def check_kernels(self, parts: Sequence[Split], units: Sequence[str]) -> None:
         """Every kernel that host code launches must be defined by device code of ours."""
@@ -192,7 +184,7 @@ class Commands:
             # No other way to compile would find a library that is not there.
             if final or "cannot find -l" in log:
                 raise CompileError(self._diagnosis.own(log))
-            raise NotCertain(f"linking failed: {log[-300:]}", WHOLE)
+            raise NotCertain(f"linking failed: {log[-300:]}", whole=True)
         return self._directory / "extension.so"
 
     def _capturing(self) -> list[str]:

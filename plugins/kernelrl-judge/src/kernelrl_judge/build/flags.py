@@ -9,10 +9,9 @@ from kernelrl_judge.build.diagnosis import NotCertain
 from kernelrl_judge.build.prepare import Prepared
 from kernelrl_judge.build.request import InlineRequest
 from kernelrl_judge.build.screening import PASSING
-from kernelrl_judge.build.toolchain import Toolchain
 from kernelrl_judge.build.units import only_declares
 
-__all__ = ["HostFlags", "definitions_for_host", "device_host_flags", "gencode", "main_flags"]
+__all__ = ["HostFlags", "definitions_for_host", "device_host_flags", "main_flags"]
 
 _HOST_LEVEL = "-O1"
 _LEVELS = re.compile(r"-O[0-3]|-g\d?|-w|-W(?!l,|a,|p,)[\w=+-]*|-pipe")
@@ -38,7 +37,7 @@ def device_host_flags(request: InlineRequest) -> HostFlags:
     return (_HOST_LEVEL,), ()
 
 
-def definitions_for_host(request: InlineRequest, toolchain: Toolchain, prepared: Prepared) -> str:
+def definitions_for_host(request: InlineRequest, prepared: Prepared) -> str:
     """What the flags of the device compiler define, as source for the host code that it would compile too.
 
     Raises:
@@ -51,7 +50,7 @@ def definitions_for_host(request: InlineRequest, toolchain: Toolchain, prepared:
         passed = word if before in PASSING else value if option in PASSING else ""
         if any(not _LEVELS.fullmatch(part) and part != "-fPIC" for part in passed.strip("'\"").split(",") if part):
             raise NotCertain(f"{passed} is for the compiler behind the device compiler")
-        if "default-stream" in word or (option in ("-std", "--std") and value != toolchain.standard):
+        if "default-stream" in word or (option in ("-std", "--std") and value != prepared.toolchain.standard):
             raise NotCertain(f"{word} changes the host code too")
         if re.match(r"--?(?:rdc|relocatable|dc\b|dlto|lto|ltoir)", word):
             raise NotCertain(f"{word} leaves device code to be linked")
@@ -61,14 +60,6 @@ def definitions_for_host(request: InlineRequest, toolchain: Toolchain, prepared:
                 raise NotCertain(f"{word} may change torch's headers")
             lines.append(f"#define {name} {'1' if text is None else text}" if kind == "D" else f"#undef {name}")
     return "".join(f"{line}\n" for line in lines)
-
-
-def gencode(arch: str, flags: Sequence[str]) -> list[str]:
-    """What has the device compiler compile for an architecture, unless the flags say for which."""
-    if any("arch" in flag or "gencode" in flag for flag in flags):
-        return []
-    number = arch.replace(".", "")
-    return [f"-gencode=arch=compute_{number},code=sm_{number}"]
 
 
 def _flags_of_sources(request: InlineRequest) -> HostFlags:

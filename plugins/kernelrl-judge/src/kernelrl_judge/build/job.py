@@ -95,7 +95,7 @@ def _result(order: dict[str, Any]) -> dict[str, Any]:
             return found
         try:
             with scratch(directory / "scratch") as place:
-                result, file = _build(request, toolchain, prepared, place, order)
+                result, file = _build(request, prepared, place, order)
                 return {**store.write(limited if "limit" in result else key, result, file), "cached": False}
         except _Doubtful as doubtful:
             doubt = doubtful
@@ -146,16 +146,16 @@ def _compilers(toolchain: Toolchain, readable: list[str], place: Path, order: di
 
 
 def _build(
-    request: InlineRequest, toolchain: Toolchain, prepared: Prepared, place: Path, order: dict[str, Any]
+    request: InlineRequest, prepared: Prepared, place: Path, order: dict[str, Any]
 ) -> tuple[dict[str, Any], Path | None]:
     """What is answered, and the file that belongs to it."""
     if group := cgroups.join():
         group.limit(order["memory_mib"])
     started = time.monotonic()
-    compilers = _compilers(toolchain, [str(prepared.directory)], place, order)
+    compilers = _compilers(prepared.toolchain, [str(prepared.directory)], place, order)
     prepared.on_wait = compilers.extend
     try:
-        built = compile_extension(request, toolchain, prepared, place, run=compilers.run)
+        built = compile_extension(request, prepared, place, run=compilers.run)
     except CompileError as error:
         text = str(error)
         if "No space left on device" in text and shutil.disk_usage(place).free < _LITTLE_SPACE:

@@ -167,14 +167,7 @@ class Prepared:
     def _compile_empty(self, archs: Sequence[str], made: Path) -> None:
         source = made.with_name("empty.cu")
         source.write_text("__global__ void empty() {}\n")
-        if self.toolchain.language == "hip":
-            # Where CUDA is installed too, hipcc would hand everything to nvcc.
-            command = ["env", "HIP_PLATFORM=amd", self.toolchain.device_compiler, "-x", "hip", "--genco"]
-            command += [f"--offload-arch={arch}" for arch in archs]
-        else:
-            numbers = [arch.removesuffix("+PTX").replace(".", "") for arch in archs]
-            command = [self.toolchain.device_compiler, "-c"]
-            command += [f"-gencode=arch=compute_{number},code=sm_{number}" for number in numbers]
+        command = [*self.toolchain.device_command(archs), "--genco" if self.toolchain.language == "hip" else "-c"]
         self._run([*command, str(source), "-o", str(made.with_name("empty.o"))], f"a kernel for {', '.join(archs)}")
         made.touch()
 

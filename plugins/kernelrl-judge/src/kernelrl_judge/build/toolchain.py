@@ -10,10 +10,9 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 import attrs
 
@@ -91,6 +90,15 @@ class Toolchain:
                     f"use {chosen}, or {toolkit}; it knows {', '.join(known)}",
                 )
 
+    def device_command(self, archs: Sequence[str]) -> list[str]:
+        """The device compiler, told for which architectures."""
+        if self.language == "hip":
+            # Where CUDA is installed too, hipcc would hand everything to nvcc.
+            command = ["env", "HIP_PLATFORM=amd", self.device_compiler, "-x", "hip"]
+            return [*command, *(f"--offload-arch={arch}" for arch in archs)]
+        numbers = [arch.removesuffix("+PTX").replace(".", "") for arch in archs]
+        return [self.device_compiler, *(f"-gencode=arch=compute_{number},code=sm_{number}" for number in numbers)]
+
     def path(self) -> str:
         """Search path on which the compilers find each other."""
         own = [os.path.dirname(compiler) for compiler in (self.device_compiler, self.cxx) if compiler]
@@ -114,8 +122,7 @@ def find_toolchain(language: str, directory: Path) -> Toolchain:
     """
     cxx, compiler = find_compilers(language)
     path = _kept(language, cxx, compiler, directory)
-    found = _read(path)
-    if found is not None:
+    if (found := known_toolchain(language, directory)) is not None:
         return found
     asked = subprocess.run(
         [sys.executable, "-P", "-m", "kernelrl_judge.build.toolchain", language, cxx, compiler],
@@ -126,7 +133,7 @@ def find_toolchain(language: str, directory: Path) -> Toolchain:
     if asked.returncode:
         last = (asked.stderr.strip().splitlines() or ["without a word"])[-1]
         raise ToolchainMissing(f"torch cannot say how to build an extension: {last}", "kernelrl doctor")
-    toolchain = _from_json(json.loads(asked.stdout))
+    toolchain = _read(asked.stdout)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, json.dumps(attrs.asdict(toolchain)), mode=0o600, sync=False)
     return toolchain
@@ -138,7 +145,10 @@ def known_toolchain(language: str, directory: Path) -> Toolchain | None:
     Raises:
         ToolchainMissing: a compiler is not there.
     """
-    return _read(_kept(language, *find_compilers(language), directory))
+    try:
+        return _read(_kept(language, *find_compilers(language), directory).read_text())
+    except (OSError, ValueError, TypeError):
+        return None
 
 
 def find_compilers(language: str) -> tuple[str, str]:
@@ -185,15 +195,10 @@ def _kept(language: str, cxx: str, compiler: str, directory: Path) -> Path:
     return directory / "toolchains" / f"{language}-{key}.json"
 
 
-def _read(path: Path) -> Toolchain | None:
-    try:
-        return _from_json(json.loads(path.read_text()))
-    except (OSError, ValueError, TypeError):
-        return None
-
-
-def _from_json(data: dict[str, Any]) -> Toolchain:
-    return Toolchain(**{name: tuple(value) if isinstance(value, list) else value for name, value in data.items()})
+def _read(text: str) -> Toolchain:
+    return Toolchain(
+        **{name: tuple(value) if isinstance(value, list) else value for name, value in json.loads(text).items()}
+    )
 
 
 def _describe(language: str, cxx: str, compiler: str) -> Toolchain:
