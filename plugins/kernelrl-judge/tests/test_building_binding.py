@@ -6,8 +6,8 @@ import pytest
 
 from kernelrl_judge.build.binding import Unbindable, module_functions, signatures
 from kernelrl_judge.build.request import InlineRequest
-from kernelrl_judge.build.resources import read_resources
 from kernelrl_judge.build.screening import Denied, screen
+from kernelrl_judge.build.stubs import read_resources
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,10 @@ from typing import Any
 
 from kernelrl_judge.build import stubs
 from kernelrl_judge.build.diagnosis import CompileError, Diagnosis, NotCertain
-from kernelrl_judge.build.flags import HostFlags, device_host_flags
 from kernelrl_judge.build.prepare import MODULE_NAME, Prepared
 from kernelrl_judge.build.request import InlineRequest
-from kernelrl_judge.build.resources import read_resources
 from kernelrl_judge.build.splitting import Split
-from kernelrl_judge.build.units import with_instances
+from kernelrl_judge.build.units import HostFlags, device_host_flags, with_instances
 
 __all__ = ["CAPTURED", "Commands", "Run", "at_once"]
 
@@ -127,7 +125,7 @@ class Commands:
         status, log, _ = self._execute("device", command)
         if status:
             self._diagnosis.fail(log, parts, final=with_torch, whole=True, device=True)
-        self.resources |= read_resources(log)
+        self.resources |= stubs.read_resources(log)
 
     def instantiate(self, parts: Sequence[Split]) -> None:
         """Compile the device units with the instances of templates that the host units need."""

@@ -26,7 +26,6 @@ from kernelrl_judge.build import stubs
 from kernelrl_judge.build.binding import Signature, Unbindable, bindings_data, module_functions, signatures
 from kernelrl_judge.build.commands import Commands, Run, at_once
 from kernelrl_judge.build.diagnosis import CompileError, NotCertain, other_language
-from kernelrl_judge.build.flags import definitions_for_host, device_host_flags, main_flags
 from kernelrl_judge.build.lexing import Unreadable, as_read, unbalanced
 from kernelrl_judge.build.prepare import MODULE_NAME, Prepared
 from kernelrl_judge.build.request import InlineRequest
@@ -34,8 +33,11 @@ from kernelrl_judge.build.screening import Denied, screen
 from kernelrl_judge.build.splitting import Split, Unsplittable, split
 from kernelrl_judge.build.units import (
     declarations_only,
+    definitions_for_host,
     device_file,
+    device_host_flags,
     main_file,
+    main_flags,
     main_unit,
     only_declares,
     whole_device_unit,

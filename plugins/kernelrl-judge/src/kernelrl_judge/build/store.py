@@ -116,16 +116,12 @@ class BuildStore:
         entries, young = [], time.time() - _YOUNG_S
         for entry in (self._directory / "objects").glob("??/*"):
             with contextlib.suppress(OSError):
-                size = _bytes(entry)
-                used = entry.stat().st_mtime
-                order = used > young, size < self._max_bytes * _LARGE_SHARE, used
-                entries.append((order, size, entry))
-        total = sum(size for _, size, _ in entries)
-        if total <= self._max_bytes:
-            return
-        entries.sort()
-        for _, size, entry in entries:
-            if total <= self._max_bytes * 0.9:
+                size, used = _bytes(entry), entry.stat().st_mtime
+                entries.append((used > young, size < self._max_bytes * _LARGE_SHARE, used, size, entry))
+        total = sum(size for *_, size, _ in entries)
+        left = self._max_bytes * 0.9 if total > self._max_bytes else math.inf
+        for *_, size, entry in sorted(entries):
+            if total <= left:
                 return
             shutil.rmtree(entry, ignore_errors=True)
             total -= size

@@ -1,4 +1,5 @@
-"""The host side of kernels, made here: a stub for each, and the registration of their machine code.
+"""The host side of kernels, made here: a stub for each, the registration of their machine code, and what the compiler
+reports of it.
 
 What a device compiler makes of a kernel for the host is short: a function of the kernel's name that fetches the launch
 configuration and launches itself, and the registration of each such function with the runtime under the name that its
@@ -8,13 +9,17 @@ than half of what it does.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from typing import Any
 
 from kernelrl_judge.build.kernel_syntax import function_name, named, parameters, pieces
 from kernelrl_judge.build.lexing import Item
 
-__all__ = ["assembly", "prelude", "stub_body"]
+__all__ = ["assembly", "prelude", "read_resources", "stub_body"]
 
+_FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+_USED = re.compile(r"Used (\d+) registers(?:.*?(\d+) bytes smem)?")
 _PRELUDE = """\
 extern "C" {
 void** __cudaRegisterFatBinary(void*);
@@ -102,3 +107,33 @@ kernelrl_kernels_{index}:
 \t.section .rodata
 {texts}\t.section .note.GNU-stack,"",@progbits
 """
+
+
+def read_resources(log: str) -> dict[str, dict[str, Any]]:
+    """Registers, spills, stack and static shared memory of each kernel by its symbol, from the report of ptxas.
+
+    Names are shortened to what the source calls them.
+    """
+    found = {}
+    for report in log.split("Compiling entry function '")[1:]:
+        symbol = report.partition("'")[0]
+        _, _, properties = report.partition(f"Function properties for {symbol}\n")
+        frame, used = _FRAME.match(properties.lstrip()), _USED.search(report)
+        kernel: dict[str, Any] = {"name": _short(symbol)}
+        if frame:
+            names = ("stack_bytes", "spill_stores_bytes", "spill_loads_bytes")
+            kernel |= dict(zip(names, map(int, frame.groups()), strict=True))
+        if used:
+            kernel |= {"registers": int(used[1]), "shared_bytes": int(used[2] or 0)}
+        found[symbol] = kernel
+    return found
+
+
+def _short(symbol: str) -> str:
+    """The name that a mangled symbol carries: `_Z9addKernelPKf` is `addKernel`."""
+    nested = symbol.startswith("_ZN")
+    rest, name = symbol.removeprefix("_ZN" if nested else "_Z"), ""
+    while (digits := re.match(r"\d+", rest)) and (nested or not name):
+        end = digits.end() + int(digits[0])
+        name, rest = rest[digits.end() : end], rest[end:]
+    return name or symbol
