@@ -151,9 +151,9 @@ class Commands:
     def check_kernels(self, parts: Sequence[Split], units: Sequence[str]) -> None:
         """Every kernel that host code launches must be defined by device code of ours."""
         names = {name for part in parts for name in part.kernels}
-        if not names:
-            return
-        wanted = {text for unit in units for text in self._undefined(f"{unit}.o") if _plain_name(text) in names}
+        wanted = {
+            text for unit in units if names for text in self._undefined(f"{unit}.o") if _plain_name(text) in names
+        }
         if not wanted:
             return
         status, listed, _ = self._execute(
@@ -224,34 +224,20 @@ class Commands:
         (self._directory / "probe.cpp").write_text(text + ending)
         precompiled = device_host_flags(self._request)[0]
         header = self._prepared.header("extension", precompiled)
-        _, said, _ = self._execute(
-            "probe",
-            [
-                *self._prepared.host_command(precompiled),
-                *(f"-I{header.parent}", "-include", header.name, "-fsyntax-only", f"-fmax-errors={most}", "probe.cpp"),
-            ],
-        )
-        return said
+        command = [*self._prepared.host_command(precompiled), f"-I{header.parent}", "-include", header.name]
+        return self._execute("probe", [*command, "-fsyntax-only", f"-fmax-errors={most}", "probe.cpp"])[1]
 
 
 def at_once(jobs: Mapping[str, Callable[[], None]]) -> None:
     """Run jobs side by side; of their errors the candidate's comes first."""
-    if len(jobs) == 1:
-        next(iter(jobs.values()))()
-        return
     with ThreadPoolExecutor(len(jobs)) as pool:
         futures = [pool.submit(job) for job in jobs.values()]
     errors = [error for future in futures if (error := future.exception()) is not None]
-    for kind in (CompileError, NotCertain):
-        for error in errors:
-            if isinstance(error, kind):
-                raise error
     if errors:
-        raise errors[0]
+        raise min(errors, key=lambda error: (not isinstance(error, CompileError), not isinstance(error, NotCertain)))
 
 
 def _plain_name(symbol: str) -> str:
     """Last part of the name of a demangled symbol, without template arguments and parameters."""
-    head = symbol.removeprefix("void ")
-    match = re.match(r"(?:\w+::)*(\w+)", head)
-    return match.group(1) if match else ""
+    match = re.match(r"(?:void )?(?:\w+::)*(\w+)", symbol)
+    return match[1] if match else ""

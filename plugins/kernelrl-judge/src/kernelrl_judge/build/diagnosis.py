@@ -32,20 +32,11 @@ _TORCH_NAMESPACES = re.compile(r"^[ \t]*using\s+namespace\s+(?:at|torch|c10|pybi
 _ERROR_FILES = re.compile(r"^([\w.]+):[\d:]+ (?:fatal )?error: ", re.MULTILINE)
 _QUOTED = r"[‘'`](?:\w+::)*(\w+)[’']"
 _UNKNOWN_NAMES = re.compile(
-    "|".join(
-        (
-            r'identifier "(?:\w+::)*(\w+)" is undefined',
-            r'name(?:space)? "[\w:]+" has no (?:actual )?member "(\w+)"',
-            r'"(\w+)" is not a (?:type name|template|class or namespace name)',
-            rf"{_QUOTED} was not declared",
-            rf"{_QUOTED} is not a member",
-            rf"{_QUOTED} (?:has not been declared|does not name a)",
-            r"use of undeclared identifier '(\w+)'",
-            r"no member named '(\w+)'",
-            r"unknown type name '(\w+)'",
-            r"incomplete type|cannot open source file|No such file|file not found",
-        )
-    )
+    r'identifier "(?:\w+::)*(\w+)" is undefined|name(?:space)? "[\w:]+" has no (?:actual )?member "(\w+)"'
+    r'|"(\w+)" is not a (?:type name|template|class or namespace name)'
+    rf"|{_QUOTED} (?:was not declared|is not a member|has not been declared|does not name a)"
+    r"|(?:use of undeclared identifier|no member named|unknown type name) '(\w+)'"
+    r"|incomplete type|cannot open source file|No such file|file not found"
 )
 _WRONG_OVERLOADS = re.compile(
     r'calling a __\w+__ function\("?(?:\w+::)*(\w+)|no instance of [\w ]+ "(?:\w+::)*(\w+)'

@@ -108,13 +108,11 @@ class BuildService:
             facts = {"route": "failed", "seconds": result.get("seconds"), "cpu_seconds": result.get("cpu_seconds", 0.0)}
             facts["final"] = "until" not in result
             return json.dumps({"error": result["error"][-200_000:], "facts": facts}).encode(), []
-        told = {name: result[name] for name in ("kind", "bindings", "module_name") if name in result}
-        told["facts"] = {name: result[name] for name in _FACTS if name in result}
-        told["resources"] = result.get("resources", [])
+        told = {name: result[name] for name in ("kind", "bindings", "module_name", "resources")}
+        told["facts"] = {name: result[name] for name in _FACTS}
+        told["library_symbols"] = library_imports(result["path"], spec["language"])
         # By descriptor and not by path: a runner does not see the files of its judge.
-        paths = [result["path"]] if result.get("path") else []
-        told["library_symbols"] = [name for path in paths for name in library_imports(path, spec["language"])]
-        paths += [result["binder"]] if result["kind"] == "bound" else []
+        paths = [path for path in (result["path"], result["binder"]) if path]
         return json.dumps(told).encode(), [os.open(path, os.O_RDONLY | os.O_CLOEXEC) for path in paths]
 
     async def prebuild(self, call: InlineCall, spec: Mapping[str, Any], settings: EvaluationSettings) -> None:
