@@ -222,6 +222,12 @@ def test_a_job_that_dies_with_a_control_is_a_crash(tmp_path: Path, monkeypatch: 
         BuildService._run(ordered(tmp_path), lambda: False)
 
 
+def test_a_long_order_reaches_a_job_that_reads_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reads = "import json, sys, time; time.sleep(0.2); print(json.dumps({'length': len(sys.stdin.read())}))"
+    monkeypatch.setattr(service, "_JOB", (sys.executable, "-c", reads))
+    assert BuildService._run({**ordered(tmp_path), "long": "x" * 1_000_000}, lambda: False)["length"] > 1_000_000
+
+
 def test_a_cache_directory_that_cannot_be_written_is_named_with_the_fix(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     order = ordered(tmp_path / "file" / "builds")

@@ -4,12 +4,14 @@ the builds made that can be read off the source before a GPU is asked for. Both 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import json
 import os
 import secrets
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -159,14 +161,19 @@ def _job(order: Mapping[str, Any], cancelled: Callable[[], bool]) -> dict[str, A
     from kernelrl_judge.peer.process import Cancelled
 
     latest = time.monotonic() + PATIENCE * order["timeout_s"] + _PREPARATION_S
-    given: bytes | None = json.dumps(order).encode()
-    with subprocess.Popen(_JOB, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with contextlib.ExitStack() as stack:
+        # Of a pipe, `communicate` would write no more after its first time limit.
+        given = stack.enter_context(tempfile.TemporaryFile())
+        given.write(json.dumps(order).encode())
+        given.seek(0)
+        process = stack.enter_context(
+            subprocess.Popen(_JOB, stdin=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        )
         try:
             while process.returncode is None:
                 try:
-                    output, trouble = process.communicate(given, timeout=_POLL_S)
+                    output, trouble = process.communicate(timeout=_POLL_S)
                 except subprocess.TimeoutExpired:
-                    given = None
                     if cancelled():
                         raise Cancelled from None
                     if time.monotonic() > latest:
