@@ -189,9 +189,6 @@ def main() -> None:
         if "path" not in first:
             sys.exit(f"the build service does not work here: {first}")
         prepared_s = time.perf_counter() - started
-        parts = [
-            line for file in directory.glob("toolchains/*/seconds.jsonl") for line in file.read_text().splitlines()
-        ]
         rows = kept + asyncio.run(everything(names, given.jobs, directory, arch, given.budget_s))
     right = [row for row in rows if "equal" in row]
     summary = {
@@ -199,7 +196,6 @@ def main() -> None:
         **origin,
         "jobs_at_once": given.jobs,
         "prepared_once_s": round(prepared_s, 1),
-        "prepared_parts": [json.loads(line) for line in parts],
         "missing": sorted(set(wanted) - {row["name"] for row in rows}),
         "equal": sum(row["equal"] for row in right),
         "of": len(right),

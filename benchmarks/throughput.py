@@ -136,7 +136,6 @@ async def ours(rows: list[dict[str, Any]], backend: str, cache: Path, workers: i
             *(evaluator.evaluate(request(first.reference + f"# {i}", kernel)) for i, kernel in enumerate(kernels))
         )
         prepared_s = time.perf_counter() - started
-        parts = [json.loads(line) for path in cache.glob("builds/toolchains/*/seconds.jsonl") for line in path.open()]
         begun = time.perf_counter()
         slots = asyncio.Semaphore(evaluator.capacity)
 
@@ -194,7 +193,6 @@ async def ours(rows: list[dict[str, Any]], backend: str, cache: Path, workers: i
         },
         "gpu_busy_share": busy.share(),
         "started_and_prepared_s": round(prepared_s, 1),
-        "prepared_parts": parts,
         "rows": judged,
     }
 

@@ -6,8 +6,8 @@ import pytest
 
 from kernelrl_judge.build.binding import Unbindable, module_functions, signatures
 from kernelrl_judge.build.request import InlineRequest
-from kernelrl_judge.build.resources import read_resources
 from kernelrl_judge.build.screening import Denied, screen
+from kernelrl_judge.build.stubs import read_resources
 
 
 @pytest.mark.parametrize(
@@ -78,13 +78,6 @@ def request(**changes: object) -> InlineRequest:
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"cpp_sources": ['#include "/etc/passwd"']}, "/etc/passwd"),
-        ({"cpp_sources": ['#include "../../x.h"']}, "../../x.h"),
-        ({"cpp_sources": ["#define X <a>\n#include X"]}, "#include"),
-        ({"cpp_sources": ['asm(".inc" "bin \\"/etc/passwd\\"");\nasm(".incbin \\"x\\"");']}, ".incbin"),
-        ({"device_sources": ["#pragma GCC plugin evil"]}, "plugin"),
-        ({"device_sources": ['#embed "/etc/passwd"']}, "#embed"),
-        ({"cpp_sources": ['#if __has_include("/etc/x")\n#endif']}, "__has_include"),
         ({"cflags": ["-fplugin=evil.so"]}, "-fplugin=evil.so"),
         ({"cflags": ["-B/tmp"]}, "-B/tmp"),
         ({"cflags": ["-O3; rm -rf x"]}, "x"),
@@ -96,8 +89,6 @@ def request(**changes: object) -> InlineRequest:
         ({"ldflags": ["-lcublas -Wl,-rpath,/tmp"]}, "-rpath"),
         ({"ldflags": ["-L/tmp"]}, "-L/tmp"),
         ({"include_paths": ["/etc"]}, "/etc"),
-        ({"cpp_sources": ['#inc\\\nlude "/etc/passwd"']}, "/etc/passwd"),
-        ({"cpp_sources": ['int a;\n  %:include "/etc/passwd"']}, "#"),
     ],
 )
 def test_what_reaches_outside_is_denied_and_named(changes: dict, named: str) -> None:
@@ -114,7 +105,6 @@ def test_what_reaches_outside_is_denied_and_named(changes: dict, named: str) -> 
         {"ldflags": ["-lcublas", "-lcurand"]},
         {"ldflags": ["-L/usr/local/cuda/lib64 -lcublas", ""], "cflags": [""], "device_flags": [""]},
         {"include_paths": ["/usr/local/cuda/include"], "device_flags": ["-I/usr/local/cuda-13.0/include"]},
-        {"cpp_sources": ['// #include "/etc/passwd"\nconst char* s = "block attribute already exists";']},
     ],
 )
 def test_usual_requests_pass(changes: dict) -> None:
@@ -141,7 +131,9 @@ ptxas info    : Function properties for _ZN2ns3mulEv
     0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
 ptxas info    : Used 8 registers
 """
-    first, second = read_resources(log)
+    found = read_resources(log)
+    assert [*found] == ["_Z9addKernelPKfPfi", "_ZN2ns3mulEv"]
+    first, second = found.values()
     assert first == {
         "name": "addKernel",
         "registers": 40,

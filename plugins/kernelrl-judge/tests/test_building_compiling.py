@@ -68,7 +68,7 @@ def build(prepared: Prepared, tmp_path: Path) -> Build:
     def run(source: str, *functions: str, cflags: tuple[str, ...] = USUAL_FLAGS) -> Compiled:
         named = tuple((name, name) for name in functions)
         request = InlineRequest("cpp", "x", (source,), (), named, cflags, (), (), (), ())
-        return compile_extension(request, prepared.toolchain, prepared, tmp_path, run=_run)
+        return compile_extension(request, prepared, tmp_path, run=_run)
 
     return run
 
@@ -124,8 +124,7 @@ def test_bound_functions_do_what_those_of_an_ordinary_module_do(
     }
     built = build(_FUNCTIONS, *usual)
     assert built.route == "bound"
-    prepared.build_binder()
-    ours = _load("kernelrl_binder", prepared.binder).bind(built.path, json.dumps(built.bindings))
+    ours = _load("kernelrl_binder", prepared.binder()).bind(built.path, json.dumps(built.bindings))
 
     definitions = "".join(f'm.def("{name}", torch::wrap_pybind_function({name}));' for name in usual)
     source = tmp_path / "ordinary.cpp"
@@ -215,7 +214,7 @@ torch::Tensor f(torch::Tensor x) { k<<<1, 32>>>(x.data_ptr<float>()); return x; 
 def _hip(source: str, directory: Path) -> Compiled:
     toolchain = find_toolchain("hip", directory)
     request = InlineRequest("hip", "x", (), (source,), (("f", "f"),), (), (), (), (), ("gfx90a",), device_only=True)
-    return compile_extension(request, toolchain, prepare(toolchain, directory), directory, run=_run)
+    return compile_extension(request, prepare(toolchain, directory), directory, run=_run)
 
 
 @pytest.mark.skipif(shutil.which("hipcc") is None, reason="needs hipcc")
@@ -267,4 +266,4 @@ def test_a_mistake_in_a_struct_for_the_device_is_told_with_its_line(tmp_path: Pa
 def _cuda(source: str, directory: Path) -> Compiled:
     toolchain = find_toolchain("cuda", directory)
     request = InlineRequest("cuda", "x", (), (source,), (("f", "f"),), (), (), (), (), ("9.0",), device_only=True)
-    return compile_extension(request, toolchain, prepare(toolchain, directory), directory, run=_run)
+    return compile_extension(request, prepare(toolchain, directory), directory, run=_run)

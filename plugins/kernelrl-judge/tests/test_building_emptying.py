@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kernelrl_core.types import EvaluationSettings
-from kernelrl_judge.build.emptying import without_kernel_bodies
+from kernelrl_judge.build.kernel_syntax import without_kernel_bodies
 from kernelrl_judge.build.lexing import Unreadable
 from kernelrl_judge.build.service import BuildService
 

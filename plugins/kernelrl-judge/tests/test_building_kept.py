@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kernelrl_judge.build import kept
+from kernelrl_judge.build import store
 from kernelrl_judge.build.request import InlineRequest
 from kernelrl_judge.build.toolchain import ToolchainMissing
 
@@ -33,41 +33,41 @@ def order_in(directory: Path, **changes: Any) -> dict[str, Any]:
 @pytest.fixture
 def toolchain(monkeypatch: pytest.MonkeyPatch) -> types.SimpleNamespace:
     known = types.SimpleNamespace(id="abc")
-    monkeypatch.setattr(kept, "known_toolchain", lambda language, directory: known)
+    monkeypatch.setattr(store, "known_toolchain", lambda language, directory: known)
     return known
 
 
 def write(order: dict[str, Any], toolchain: Any, place: int, result: dict[str, Any]) -> None:
     request = InlineRequest.from_json(order["request"])
-    kept.store_of(order).write(kept.keys(order, request, toolchain)[place], result, None)
+    store.store_of(order).write(store.keys(order, request, toolchain)[place], result, None)
 
 
 def test_what_was_never_built_is_not_there(tmp_path: Path, toolchain: Any) -> None:
-    assert kept.kept_answer(order_in(tmp_path)) is None
+    assert store.kept_answer(order_in(tmp_path)) is None
 
 
 def test_what_was_built_is_there_whatever_the_limits(tmp_path: Path, toolchain: Any) -> None:
     write(order_in(tmp_path), toolchain, 0, {"error": "no such name"})
-    found = kept.kept_answer(order_in(tmp_path, timeout_s=1.0))
+    found = store.kept_answer(order_in(tmp_path, timeout_s=1.0))
     assert found is not None
     assert (found["error"], found["cached"]) == ("no such name", True)
 
 
 def test_what_a_limit_ended_is_there_under_the_same_limits_alone(tmp_path: Path, toolchain: Any) -> None:
     write(order_in(tmp_path), toolchain, 1, {"error": "took too long"})
-    assert kept.kept_answer(order_in(tmp_path)) is not None
-    assert kept.kept_answer(order_in(tmp_path, timeout_s=120.0)) is None
+    assert store.kept_answer(order_in(tmp_path)) is not None
+    assert store.kept_answer(order_in(tmp_path, timeout_s=120.0)) is None
 
 
 def test_another_toolchain_has_other_answers(tmp_path: Path, toolchain: Any) -> None:
     write(order_in(tmp_path), toolchain, 0, {"error": "no such name"})
     toolchain.id = "def"
-    assert kept.kept_answer(order_in(tmp_path)) is None
+    assert store.kept_answer(order_in(tmp_path)) is None
 
 
 def test_without_a_compiler_nothing_is_answered_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(language: str, directory: Path) -> None:
         raise ToolchainMissing("the compiler g++ is not there", "install g++")
 
-    monkeypatch.setattr(kept, "known_toolchain", missing)
-    assert kept.kept_answer(order_in(tmp_path)) is None
+    monkeypatch.setattr(store, "known_toolchain", missing)
+    assert store.kept_answer(order_in(tmp_path)) is None

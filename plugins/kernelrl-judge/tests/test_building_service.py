@@ -14,10 +14,9 @@ import pytest
 from kernelrl_core.types import EvaluationSettings
 from kernelrl_judge.build import job, service
 from kernelrl_judge.build.confined import Compilers, OutOfTime, reached_limit
-from kernelrl_judge.build.kept import store_of
 from kernelrl_judge.build.request import InlineRequest
 from kernelrl_judge.build.service import BuildCrashed, BuildService
-from kernelrl_judge.build.store import BuildStore
+from kernelrl_judge.build.store import BuildStore, store_of
 from kernelrl_judge.protocol.frames import ProtocolError
 
 _LISTS = ("cpp_sources", "device_sources", "cflags", "device_flags", "ldflags", "include_paths")
@@ -157,6 +156,19 @@ def test_a_compiler_sees_no_processes(tmp_path: Path) -> None:
     assert "proc" not in seen.split()
 
 
+def test_a_compiler_sees_no_file_that_is_not_of_its_toolchain(tmp_path: Path) -> None:
+    outside = tmp_path / "key"
+    outside.write_text("secret")
+    (tmp_path / "build").mkdir()
+    build = compilers(tmp_path / "build", 20.0)
+    if "sys" in build.run(["ls", "/"], tmp_path / "build")[1].split():
+        pytest.skip("this machine does not allow namespaces")
+    for path in (str(outside), "/etc/passwd", "/dev/zero"):
+        status, said, _ = build.run(["head", "-c1", path], tmp_path / "build")
+        assert status, said
+        assert "No such file" in said
+
+
 def test_limits_are_told_from_faults_of_the_compiler() -> None:
     assert "1024 MiB" in reached_limit("g++: internal compiler error: File size limit exceeded signal", 4)
     assert "4 MiB of memory" in reached_limit("virtual memory exhausted: Cannot allocate memory", 4)
@@ -208,6 +220,12 @@ def test_a_job_that_dies_with_a_control_is_a_crash(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(service, "_JOB", (sys.executable, "-c", _DIES.format("False")))
     with pytest.raises(BuildCrashed, match="for an empty source"):
         BuildService._run(ordered(tmp_path), lambda: False)
+
+
+def test_a_long_order_reaches_a_job_that_reads_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reads = "import json, sys, time; time.sleep(0.2); print(json.dumps({'length': len(sys.stdin.read())}))"
+    monkeypatch.setattr(service, "_JOB", (sys.executable, "-c", reads))
+    assert BuildService._run({**ordered(tmp_path), "long": "x" * 1_000_000}, lambda: False)["length"] > 1_000_000
 
 
 def test_a_cache_directory_that_cannot_be_written_is_named_with_the_fix(tmp_path: Path) -> None:

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from kernelrl_judge.build.lexing import items
 from kernelrl_judge.build.splitting import split
-from kernelrl_judge.build.stubs import assembly, entries, stub_body
+from kernelrl_judge.build.stubs import assembly, stub_body
 
 
-def body_of(source: str, name: str = "k") -> str | None:
+def body_of(source: str) -> str | None:
     (item,) = items(source)
-    return stub_body(item.tokens[: item.body], name)
+    return stub_body(item)
 
 
 def test_a_stub_hands_on_the_address_of_each_parameter() -> None:
@@ -86,11 +86,6 @@ def test_one_kernel_without_a_stub_leaves_them_all_to_the_device_compiler() -> N
         "__global__ void k(float* x) { x[0] = 1; }\n__global__ void l(float*) { }\nvoid f(float* x) { k<<<1, 1>>>(x); }"
     )
     assert not split(source, "cuda", "cuda.cu").stubs
-
-
-def test_kernels_that_have_machine_code_are_read_from_the_report() -> None:
-    log = "ptxas info    : Compiling entry function '_Z1kPf' for 'sm_90'\nptxas info    : Used 8 registers"
-    assert entries(log) == {"_Z1kPf"}
 
 
 def test_each_kernel_is_in_the_table_once() -> None:

@@ -111,11 +111,11 @@ def test_undefined_function_is_named_in_the_error(judge: Judge) -> None:
     assert "helper is declared, and neither a source nor a linked library defines it" in found.message
 
 
-def test_include_of_other_files_is_denied_and_reported(judge: Judge) -> None:
+def test_include_of_other_files_finds_nothing(judge: Judge) -> None:
     found = judge(ONE_SHOT.kernel.replace("#include <torch/extension.h>", '#include "/etc/passwd"'))
     assert found.outcome is Outcome.COMPILE_ERROR
-    assert "denied" in found.message
-    assert "/etc/passwd" in found.detail
+    assert "passwd" in found.detail
+    assert "root:" not in found.detail
 
 
 def test_endless_compilation_is_terminated(judge: Judge) -> None:

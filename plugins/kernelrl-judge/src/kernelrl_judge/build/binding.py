@@ -14,7 +14,8 @@ from typing import Any
 
 import attrs
 
-from kernelrl_judge.build.lexing import Item, Token, Unreadable, items, text_of
+from kernelrl_judge.build.kernel_syntax import named, pieces
+from kernelrl_judge.build.lexing import Item, Unreadable, items, text_of
 
 __all__ = ["Signature", "Unbindable", "module_functions", "signatures", "trampolines"]
 
@@ -35,45 +36,41 @@ class Signature:
     symbol: str
     """Name of the trampoline."""
     arguments: tuple[str, ...]
-    """Codes of the argument types, see `_ARGUMENTS`."""
+    """Codes of the argument types, see `_TYPES`."""
     types: tuple[str, ...]
     """The argument types as C++ writes them."""
     result: str
-    """Code of the result's type, see `_RESULTS`."""
+    """Code of the result's type."""
+    result_type: str
+    """The result's type as C++ writes it."""
 
 
 _TENSOR = r"(?:(?:torch|at)\s*::\s*)?Tensor"
-_OPTIONAL = r"(?:(?:c10|std|torch|at)\s*::\s*)optional"
 _VECTOR = r"(?:std\s*::\s*)?vector"
-_ARGUMENTS = {
-    "T": _TENSOR,
-    "O": rf"{_OPTIONAL}\s*<\s*{_TENSOR}\s*>",
-    "V": rf"{_VECTOR}\s*<\s*{_TENSOR}\s*>",
-    "L": rf"{_VECTOR}\s*<\s*(?:std\s*::\s*)?int64_t\s*>",
-    "i": r"(?:signed\s+)?int|int32_t|std\s*::\s*int32_t",
-    "l": r"(?:std\s*::\s*)?int64_t|long(?:\s+int)?",
-    "u": r"unsigned(?:\s+int)?|uint32_t",
-    "m": r"(?:std\s*::\s*)?size_t|uint64_t|unsigned\s+long",
-    "b": r"bool",
-    "f": r"float",
-    "d": r"double",
-    "S": r"std\s*::\s*string",
+_MEMBERS = {
+    code: rf"std\s*::\s*{kind}\s*<\s*{_TENSOR}(?:\s*,\s*{_TENSOR}){{{int(code) - 1}}}\s*>"
+    for code, kind in (("2", "(?:tuple|pair)"), ("3", "tuple"), ("4", "tuple"))
 }
-_RESULTS = {
-    "v": r"void",
-    "T": _TENSOR,
-    "V": rf"{_VECTOR}\s*<\s*{_TENSOR}\s*>",
-    "2": rf"std\s*::\s*(?:tuple|pair)\s*<\s*{_TENSOR}\s*,\s*{_TENSOR}\s*>",
-    "3": rf"std\s*::\s*tuple\s*<\s*{_TENSOR}(?:\s*,\s*{_TENSOR}){{2}}\s*>",
-    "4": rf"std\s*::\s*tuple\s*<\s*{_TENSOR}(?:\s*,\s*{_TENSOR}){{3}}\s*>",
-    "i": _ARGUMENTS["i"],
-    "l": _ARGUMENTS["l"],
-    "b": r"bool",
-    "f": r"float",
-    "d": r"double",
+_TYPES = {
+    "T": ("at::Tensor", _TENSOR),
+    "O": ("std::optional<at::Tensor>", rf"(?:(?:c10|std|torch|at)\s*::\s*)optional\s*<\s*{_TENSOR}\s*>"),
+    "V": ("std::vector<at::Tensor>", rf"{_VECTOR}\s*<\s*{_TENSOR}\s*>"),
+    "L": ("std::vector<int64_t>", rf"{_VECTOR}\s*<\s*(?:std\s*::\s*)?int64_t\s*>"),
+    "i": ("int32_t", r"(?:signed\s+)?int|int32_t|std\s*::\s*int32_t"),
+    "l": ("int64_t", r"(?:std\s*::\s*)?int64_t|long(?:\s+int)?"),
+    "u": ("uint32_t", r"unsigned(?:\s+int)?|uint32_t"),
+    "m": ("uint64_t", r"(?:std\s*::\s*)?size_t|uint64_t|unsigned\s+long"),
+    "b": ("bool", r"bool"),
+    "f": ("float", r"float"),
+    "d": ("double", r"double"),
+    "S": ("std::string", r"std\s*::\s*string"),
+    "v": ("void", r"void"),
+    **{code: (f"std::tuple<at::Tensor{', at::Tensor' * (int(code) - 1)}>", _MEMBERS[code]) for code in "234"},
 }
-_GUARD = "kernelrl: a type is not what it seemed"
+"""Code -> the type that the binder has a value of, and how sources write it."""
+_ARGUMENTS, _RESULTS = "TOVLilumbfdS", "vTV234ilbfd"
 _PREFIXES = {"static", "inline", "extern", "TORCH_API", "__host__"}
+_NO_PROTOTYPE = {"template", "using", "typedef", "struct"}
 _MODULE = re.compile(r"PYBIND11_MODULE\s*\(\s*(?:TORCH_EXTENSION_NAME|\w+)\s*,\s*(\w+)\s*\)\s*$")
 
 
@@ -89,10 +86,10 @@ def signatures(sources: Sequence[str], functions: Sequence[tuple[str, ...]]) -> 
     found: dict[str, tuple[str, list[str]]] = {}
     for source in sources:
         try:
-            pieces = items(source)
+            declared = items(source)
         except Unreadable as error:
             raise Unbindable(str(error)) from None
-        for item in pieces:
+        for item in declared:
             read = _prototype(item)
             if read is None:
                 continue
@@ -115,6 +112,7 @@ def signatures(sources: Sequence[str], functions: Sequence[tuple[str, ...]]) -> 
                 tuple(_code(argument, _ARGUMENTS, name) for argument in arguments),
                 tuple(arguments),
                 _code(result, _RESULTS, name),
+                result,
             )
         )
     return tuple(bound)
@@ -122,14 +120,23 @@ def signatures(sources: Sequence[str], functions: Sequence[tuple[str, ...]]) -> 
 
 def trampolines(bound: Sequence[Signature]) -> str:
     """C++ source of the trampolines, for a unit that has the declarations of the functions."""
-    lines = [_TRAMPOLINE]
+    headers = ("optional", "string", "tuple", "type_traits", "vector")
+    lines = [f"#include <{header}>" for header in headers]
     for signature in bound:
-        codes = "".join(signature.arguments)
-        checked = f'kernelrl_trampoline::agrees(&{signature.function}, "{codes}", "{signature.result}")'
+        kinds = [_TYPES[code][0] for code in (*signature.arguments, signature.result)]
+        values = (f"*static_cast<{kind}*>(arguments[{index}])" for index, kind in enumerate(kinds[:-1]))
+        # In brackets, or a function of torch's by this name would be one as well.
+        call = f"({signature.function})({', '.join(values)})"
+        made = call if signature.result == "v" else f"new (result) {kinds[-1]}({call})"
+        # Names may stand for other types than they seem to.
+        same = [
+            f"std::is_same_v<std::decay_t<{written}>, {kind}>"
+            for written, kind in zip((*signature.types, signature.result_type), kinds, strict=True)
+            if "pair" not in written
+        ]
         lines.append(
             f'extern "C" void {signature.symbol}(void* const* arguments, void* result) {{ '
-            f'static_assert({checked}, "{_GUARD}"); '
-            f"kernelrl_trampoline::call<&{signature.function}>(arguments, result); }}"
+            f"static_assert({' && '.join(same) or 'true'}); {made}; }}"
         )
     return "\n".join(lines) + "\n"
 
@@ -141,21 +148,21 @@ def module_functions(source: str) -> tuple[str, tuple[tuple[str, ...], ...]] | N
     more than to bind functions.
     """
     try:
-        pieces = items(source)
+        found = items(source)
     except Unreadable:
         return None
     kept: list[str] = []
     bound: list[tuple[str, ...]] | None = None
-    for item in pieces:
-        head = text_of(item.tokens[: item.body]).strip() if item.kind == "function" else ""
-        match = _MODULE.search(head)
+    for item in found:
+        match = _MODULE.search(text_of(item.head).strip()) if item.kind == "function" else None
         if match is None:
-            kept.append(_whole(item))
+            kept.append(item.text)
             continue
         if bound is not None:
             return None
-        body = [token for token in item.tokens[item.body :] if token.kind != "comment"]
-        bound = _definitions(text_of(body), match.group(1))
+        bound = _definitions(
+            text_of([token for token in item.tokens[item.body :] if token.kind != "comment"]), match[1]
+        )
         if bound is None:
             return None
     return None if bound is None else ("".join(kept), tuple(bound))
@@ -175,123 +182,34 @@ def _definitions(body: str, module: str) -> list[tuple[str, ...]] | None:
     return found
 
 
-def _whole(item: Item) -> str:
-    if item.kind != "scope":
-        return text_of(item.tokens)
-    return text_of(item.tokens) + "{" + "".join(map(_whole, item.children)) + "\n}"
-
-
-def _words(parts: Sequence[Token]) -> list[str]:
-    return [token.text for token in parts if not token.blank]
-
-
 def _prototype(item: Item) -> tuple[str, str, list[str]] | None:
     """Name, result type and argument types, where an item is a plain function or its declaration."""
-    if item.kind not in ("function", "declaration"):
-        return None
-    head = item.tokens[: item.body] if item.kind == "function" else item.tokens
-    words = [word for word in _words(head) if word not in (";", "")]
+    words = [word for word in item.words if word != ";"]
     while words and words[0] in _PREFIXES:
         words = words[1:]
-    if "(" not in words or not words or words[0] in ("template", "using", "typedef", "struct"):
+    if item.kind not in ("function", "declaration") or "(" not in words or words[0] in _NO_PROTOTYPE:
         return None
     opening = words.index("(")
-    if opening < 2 or words[-1] != ")" or not re.fullmatch(r"[A-Za-z_]\w*", words[opening - 1]):
+    given = pieces(words[opening + 1 :], ")")
+    if opening < 2 or given is None or not words[opening - 1].isidentifier() or words[opening - 2] == "::":
         return None
-    if words[opening - 2] == "::":
-        return None
-    result = " ".join(words[: opening - 1])
-    return words[opening - 1], result, _split_arguments(words[opening + 1 : -1])
+    return words[opening - 1], " ".join(words[: opening - 1]), list(map(_type, given))
 
 
-def _split_arguments(words: list[str]) -> list[str]:
-    arguments: list[list[str]] = [[]]
-    depth = 0
-    for word in words:
-        depth += (word in "(<[{") - (word in ")>]}")
-        if word == "," and depth == 0:
-            arguments.append([])
-        else:
-            arguments[-1].append(word)
-    if arguments == [[]] or arguments == [["void"]]:
-        return []
-    return [" ".join(_without_name(argument)) for argument in arguments]
+def _type(parameter: list[str]) -> str:
+    """Words of a parameter without its name and without what it is by default."""
+    words = parameter[: parameter.index("=")] if "=" in parameter else parameter
+    return " ".join(words[:-1] if named(words) else words)
 
 
-def _without_name(words: list[str]) -> list[str]:
-    if "=" in words:
-        words = words[: words.index("=")]
-    bare = [word for word in words if word not in ("const", "&", "*")]
-    # The last word is the argument's name unless it is part of the type.
-    named = len(bare) > 1 and re.fullmatch(r"[A-Za-z_]\w*", words[-1]) and bare[-2:-1] != ["::"]
-    if named and words[-1] not in ("int", "long", "unsigned", "float", "double", "bool", "char", "short"):
-        words = words[:-1]
-    return words
-
-
-def _code(text: str, codes: dict[str, str], name: str) -> str:
-    if "*" in text or text.endswith("& &"):
-        raise Unbindable(f"{name} has a type that is not common: {text}")
+def _code(text: str, codes: str, name: str) -> str:
     plain = re.sub(r"\bconst\b|&", "", text).strip()
-    for code, pattern in codes.items():
-        if re.fullmatch(pattern, plain):
-            if text.rstrip().endswith("&") and "const" not in text and code != "T":
-                raise Unbindable(f"{name} changes an argument: {text}")
-            return code
-    raise Unbindable(f"{name} has a type that is not common: {text}")
-
-
-_TRAMPOLINE = """\
-#include <optional>
-#include <string>
-#include <tuple>
-#include <type_traits>
-#include <utility>
-#include <vector>
-namespace kernelrl_trampoline {
-template <typename T> constexpr char code() {
-  if constexpr (std::is_void_v<T>) return 'v';
-  else if constexpr (std::is_same_v<T, at::Tensor>) return 'T';
-  else if constexpr (std::is_same_v<T, std::optional<at::Tensor>>) return 'O';
-  else if constexpr (std::is_same_v<T, std::vector<at::Tensor>>) return 'V';
-  else if constexpr (std::is_same_v<T, std::vector<int64_t>>) return 'L';
-  else if constexpr (std::is_same_v<T, bool>) return 'b';
-  else if constexpr (std::is_same_v<T, float>) return 'f';
-  else if constexpr (std::is_same_v<T, double>) return 'd';
-  else if constexpr (std::is_same_v<T, std::string>) return 'S';
-  else if constexpr (std::is_same_v<T, std::pair<at::Tensor, at::Tensor>>) return '2';
-  else if constexpr (std::is_same_v<T, std::tuple<at::Tensor, at::Tensor>>) return '2';
-  else if constexpr (std::is_same_v<T, std::tuple<at::Tensor, at::Tensor, at::Tensor>>) return '3';
-  else if constexpr (std::is_same_v<T, std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>>) return '4';
-  else if constexpr (std::is_integral_v<T> && std::is_signed_v<T> && sizeof(T) == 4) return 'i';
-  else if constexpr (std::is_integral_v<T> && std::is_signed_v<T> && sizeof(T) == 8) return 'l';
-  else if constexpr (std::is_integral_v<T> && sizeof(T) == 4) return 'u';
-  else if constexpr (std::is_integral_v<T> && sizeof(T) == 8) return 'm';
-  else return '?';
-}
-template <typename R, typename... A, size_t... I>
-void invoke(R (*function)(A...), void* const* arguments, void* result, std::index_sequence<I...>) {
-  if constexpr (std::is_void_v<R>) {
-    function(static_cast<A>(*static_cast<std::remove_reference_t<A>*>(arguments[I]))...);
-  } else if constexpr (std::is_same_v<R, std::pair<at::Tensor, at::Tensor>>) {
-    auto pair = function(static_cast<A>(*static_cast<std::remove_reference_t<A>*>(arguments[I]))...);
-    new (result) std::tuple<at::Tensor, at::Tensor>(std::move(pair.first), std::move(pair.second));
-  } else {
-    new (result) R(function(static_cast<A>(*static_cast<std::remove_reference_t<A>*>(arguments[I]))...));
-  }
-}
-template <typename R, typename... A> void spread(R (*function)(A...), void* const* arguments, void* result) {
-  invoke(function, arguments, result, std::index_sequence_for<A...>{});
-}
-template <auto function> void call(void* const* arguments, void* result) { spread(function, arguments, result); }
-template <typename R, typename... A> constexpr bool agrees(R (*)(A...), const char* codes, const char* result) {
-  const char expected[] = {code<std::decay_t<A>>()..., 0};
-  size_t i = 0;
-  for (; expected[i]; ++i) if (codes[i] != expected[i]) return false;
-  return codes[i] == 0 && result[0] == code<R>();
-}
-}  // namespace kernelrl_trampoline
-"""
+    code = next((code for code in codes if re.fullmatch(_TYPES[code][1], plain)), "")
+    if not code or "*" in text or text.endswith("& &"):
+        raise Unbindable(f"{name} has a type that is not common: {text}")
+    if text.endswith("&") and "const" not in text and code != "T":
+        raise Unbindable(f"{name} changes an argument: {text}")
+    return code
 
 
 def bindings_data(bound: Sequence[Signature]) -> list[dict[str, Any]]:

@@ -9,15 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from kernelrl_judge.build import stubs
-from kernelrl_judge.build.diagnosis import EXTENSION, WHOLE, CompileError, Diagnosis, NotCertain
-from kernelrl_judge.build.flags import HostFlags, device_host_flags, gencode, words
+from kernelrl_judge.build.diagnosis import CompileError, Diagnosis, NotCertain
 from kernelrl_judge.build.prepare import MODULE_NAME, Prepared
 from kernelrl_judge.build.request import InlineRequest
-from kernelrl_judge.build.resources import read_resources
-from kernelrl_judge.build.screening import Denied, screen_assembly
 from kernelrl_judge.build.splitting import Split
-from kernelrl_judge.build.toolchain import Toolchain
-from kernelrl_judge.build.units import with_instances
+from kernelrl_judge.build.units import HostFlags, device_host_flags, with_instances
 
 __all__ = ["CAPTURED", "Commands", "Run", "at_once"]
 
@@ -49,21 +45,17 @@ class Commands:
         directory: of this build alone; objects are called after their units.
     """
 
-    def __init__(
-        self, request: InlineRequest, toolchain: Toolchain, prepared: Prepared, directory: Path, run: Run
-    ) -> None:
+    def __init__(self, request: InlineRequest, prepared: Prepared, directory: Path, run: Run) -> None:
         self._request = request
-        self._toolchain = toolchain
+        self._toolchain = prepared.toolchain
         self._prepared = prepared
         self._directory = directory
         self._run = run
-        self._entries: dict[int, frozenset[str]] = {}
-        self._diagnosis = Diagnosis(request, toolchain, prepared, directory, self._probe)
+        self._diagnosis = Diagnosis(request, prepared, directory, self._probe)
         self.stages: dict[str, float] = {}
         """Processor time of each stage, in seconds."""
-        self.log: list[str] = []
-        self.resources: list[dict[str, Any]] = []
-        """Of each kernel, by the compiler's report."""
+        self.resources: dict[str, dict[str, Any]] = {}
+        """Of each kernel by its symbol, by the compiler's report."""
 
     def compile_host(
         self,
@@ -88,7 +80,7 @@ class Commands:
         """
         if header_name == "types":
             if more := _NEEDS_MORE.search(text):
-                raise NotCertain(f"{more.group()} needs torch's whole extension header", EXTENSION)
+                raise NotCertain(f"{more.group()} needs torch's whole extension header")
             # The prelude stands for them; whoever uses more of them takes the next route.
             text = _COVERED.sub("", text)
         source = self._directory / f"unit_{name}.cpp"
@@ -99,18 +91,12 @@ class Commands:
             *self._prepared.host_command(precompiled),
             *others,
             *(f"-I{header.parent}", "-include", header.name),
-            # What a link would compile, nobody would have looked at.
-            *("-fno-lto", "-S", source.name, "-o", f"{name}.s"),
+            # The symbols of its objects are read.
+            *("-fno-lto", "-c", source.name, "-o", f"{name}.o"),
         ]
         status, log, _ = self._execute(f"{name} (g++)", command)
-        if not status:
-            try:
-                screen_assembly(self._directory / f"{name}.s")
-            except Denied as denied:
-                raise CompileError(f"denied: {denied}") from None
-            status, log, _ = self._execute(f"{name} (g++)", [self._toolchain.cxx, "-c", f"{name}.s", "-o", f"{name}.o"])
         if status:
-            self._diagnosis.fail(log, parts, final=final, retry=EXTENSION if header_name == "types" else WHOLE)
+            self._diagnosis.fail(log, parts, final=final, whole=header_name != "types")
 
     def compile_device(self, index: int, text: str, parts: Sequence[Split] = (), *, with_torch: bool = False) -> None:
         """Compile a unit for the device, as machine code alone where the host unit has stubs."""
@@ -118,19 +104,14 @@ class Commands:
         machine_code = bool(parts) and parts[index].stubs and not request.device_only
         source = self._directory / f"device{index}.cu"
         source.write_text(text, encoding="utf-8", errors="surrogatepass")
-        flags = words(request.device_flags)
+        flags = request.device_flags
+        is_told = request.language == "cuda" and any("arch" in flag or "gencode" in flag for flag in flags)
+        command = toolchain.device_command(() if is_told else request.arch)
         if request.language == "hip":
-            # Where CUDA is installed too, hipcc would hand everything to nvcc.
-            command = ["env", "HIP_PLATFORM=amd", toolchain.device_compiler, "-x", "hip"]
-            command += [*(f"--offload-arch={arch}" for arch in request.arch)]
             command += ["--genco"] if request.device_only else ["-fPIC", "-c"]
-        elif machine_code:
-            command = [toolchain.device_compiler, *(part for arch in request.arch for part in gencode(arch, flags))]
-            command += ["-Xptxas", "-v", "-fatbin"]
         else:
-            command = [toolchain.device_compiler, *(part for arch in request.arch for part in gencode(arch, flags))]
-            command += ["-Xcompiler", "-fPIC", "-Xptxas", "-v", "-c"]
-            if toolchain.release >= (12, 8):
+            command += ["-Xptxas", "-v", *(["-fatbin"] if machine_code else ["-Xcompiler", "-fPIC", "-c"])]
+            if not machine_code and toolchain.release >= (12, 8):
                 # Without it the host side of a template's instance is invisible to other units.
                 command.append("--static-global-template-stub=false")
         if not any(flag.lstrip("-").startswith("std=") for flag in flags):
@@ -143,9 +124,8 @@ class Commands:
         command += [source.name, "-o", f"device{index}.{'fatbin' if machine_code else 'o'}"]
         status, log, _ = self._execute("device", command)
         if status:
-            self._diagnosis.fail(log, parts, final=with_torch, retry=WHOLE, device=True)
-        self._entries[index] = stubs.entries(log)
-        self.resources += read_resources(log)
+            self._diagnosis.fail(log, parts, final=with_torch, whole=True, device=True)
+        self.resources |= stubs.read_resources(log)
 
     def instantiate(self, parts: Sequence[Split]) -> None:
         """Compile the device units with the instances of templates that the host units need."""
@@ -160,20 +140,20 @@ class Commands:
             for symbol, text in self._defined(f"host{index}.o").items()
             if _plain_name(text) in part.kernels and "[clone" not in text
         }
-        if missing := kernels.keys() - self._entries.get(index, frozenset()):
-            raise NotCertain(f"no device code for {kernels[min(missing)]}", WHOLE)
+        if missing := kernels.keys() - self.resources.keys():
+            raise NotCertain(f"no device code for {kernels[min(missing)]}", whole=True)
         source = self._directory / f"device{index}.s"
         source.write_text(stubs.assembly(index, f"device{index}.fatbin", kernels))
         status, log, _ = self._execute("assembler", [self._toolchain.cxx, "-c", source.name, "-o", f"device{index}.o"])
         if status:
-            raise NotCertain(f"the kernels cannot be registered: {log[-300:]}", WHOLE)
+            raise NotCertain(f"the kernels cannot be registered: {log[-300:]}", whole=True)
 
     def check_kernels(self, parts: Sequence[Split], units: Sequence[str]) -> None:
         """Every kernel that host code launches must be defined by device code of ours."""
         names = {name for part in parts for name in part.kernels}
-        if not names:
-            return
-        wanted = {text for unit in units for text in self._undefined(f"{unit}.o") if _plain_name(text) in names}
+        wanted = {
+            text for unit in units if names for text in self._undefined(f"{unit}.o") if _plain_name(text) in names
+        }
         if not wanted:
             return
         status, listed, _ = self._execute(
@@ -191,8 +171,8 @@ class Commands:
             # What it defines is its own, whoever else defines a function of that name.
             *(toolchain.cxx, "-shared", "-Wl,-Bsymbolic-functions", *objects, "-o", "extension.so"),
             *(self._capturing() if toolchain.language == "cuda" else ()),
-            *(["-fopenmp"] if "-fopenmp" in (*words(self._request.cflags), *words(self._request.ldflags)) else []),
-            *(word for word in words(self._request.ldflags) if word.startswith("-l")),
+            *(["-fopenmp"] if "-fopenmp" in (*self._request.cflags, *self._request.ldflags) else []),
+            *(word for word in self._request.ldflags if word.startswith("-l")),
             *(f"-L{path}" for path in (self._prepared.link_libraries(), *toolchain.library_dirs)),
             # Empty libraries, which a linker that drops what seems unused would drop.
             *("-Wl,--no-as-needed", *(f"-l{name}" for name in libraries)),
@@ -202,7 +182,7 @@ class Commands:
             # No other way to compile would find a library that is not there.
             if final or "cannot find -l" in log:
                 raise CompileError(self._diagnosis.own(log))
-            raise NotCertain(f"linking failed: {log[-300:]}", WHOLE)
+            raise NotCertain(f"linking failed: {log[-300:]}", whole=True)
         return self._directory / "extension.so"
 
     def _capturing(self) -> list[str]:
@@ -233,8 +213,6 @@ class Commands:
     def _execute(self, stage: str, command: Sequence[str]) -> tuple[int, str, float]:
         status, log, cpu_s = self._run(list(command), self._directory)
         self.stages[stage] = self.stages.get(stage, 0.0) + cpu_s
-        if log.strip() and stage not in ("nm",):
-            self.log.append(self._diagnosis.own(log))
         return status, log, cpu_s
 
     def _probe(self, text: str) -> str:
@@ -246,34 +224,20 @@ class Commands:
         (self._directory / "probe.cpp").write_text(text + ending)
         precompiled = device_host_flags(self._request)[0]
         header = self._prepared.header("extension", precompiled)
-        _, said, _ = self._execute(
-            "probe",
-            [
-                *self._prepared.host_command(precompiled),
-                *(f"-I{header.parent}", "-include", header.name, "-fsyntax-only", f"-fmax-errors={most}", "probe.cpp"),
-            ],
-        )
-        return said
+        command = [*self._prepared.host_command(precompiled), f"-I{header.parent}", "-include", header.name]
+        return self._execute("probe", [*command, "-fsyntax-only", f"-fmax-errors={most}", "probe.cpp"])[1]
 
 
 def at_once(jobs: Mapping[str, Callable[[], None]]) -> None:
     """Run jobs side by side; of their errors the candidate's comes first."""
-    if len(jobs) == 1:
-        next(iter(jobs.values()))()
-        return
     with ThreadPoolExecutor(len(jobs)) as pool:
         futures = [pool.submit(job) for job in jobs.values()]
     errors = [error for future in futures if (error := future.exception()) is not None]
-    for kind in (CompileError, NotCertain):
-        for error in errors:
-            if isinstance(error, kind):
-                raise error
     if errors:
-        raise errors[0]
+        raise min(errors, key=lambda error: (not isinstance(error, CompileError), not isinstance(error, NotCertain)))
 
 
 def _plain_name(symbol: str) -> str:
     """Last part of the name of a demangled symbol, without template arguments and parameters."""
-    head = symbol.removeprefix("void ")
-    match = re.match(r"(?:\w+::)*(\w+)", head)
-    return match.group(1) if match else ""
+    match = re.match(r"(?:void )?(?:\w+::)*(\w+)", symbol)
+    return match[1] if match else ""

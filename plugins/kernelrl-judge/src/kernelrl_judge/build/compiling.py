@@ -26,18 +26,18 @@ from kernelrl_judge.build import stubs
 from kernelrl_judge.build.binding import Signature, Unbindable, bindings_data, module_functions, signatures
 from kernelrl_judge.build.commands import Commands, Run, at_once
 from kernelrl_judge.build.diagnosis import CompileError, NotCertain, other_language
-from kernelrl_judge.build.flags import definitions_for_host, device_host_flags, main_flags
-from kernelrl_judge.build.joining import joinable
-from kernelrl_judge.build.lexing import as_read, unbalanced
+from kernelrl_judge.build.lexing import Unreadable, as_read, unbalanced
 from kernelrl_judge.build.prepare import MODULE_NAME, Prepared
 from kernelrl_judge.build.request import InlineRequest
 from kernelrl_judge.build.screening import Denied, screen
 from kernelrl_judge.build.splitting import Split, Unsplittable, split
-from kernelrl_judge.build.toolchain import Toolchain
 from kernelrl_judge.build.units import (
     declarations_only,
+    definitions_for_host,
     device_file,
+    device_host_flags,
     main_file,
+    main_flags,
     main_unit,
     only_declares,
     whole_device_unit,
@@ -61,16 +61,13 @@ class Compiled:
     """Why the route is not `bound`."""
     resources: list[dict[str, Any]]
     """Of each kernel, by the compiler's report: registers, spills, shared memory."""
-    log: str
     seconds: float
     cpu_seconds: float
     stages: dict[str, float]
     """Processor time of each stage, in seconds."""
 
 
-def compile_extension(
-    request: InlineRequest, toolchain: Toolchain, prepared: Prepared, directory: Path, *, run: Run
-) -> Compiled:
+def compile_extension(request: InlineRequest, prepared: Prepared, directory: Path, *, run: Run) -> Compiled:
     """Build an extension.
 
     Args:
@@ -81,29 +78,35 @@ def compile_extension(
         CompileError: the candidate's mistake.
     """
     try:
+        # What the rules took for a comment or a string must be one to the compiler as well.
+        request = attrs.evolve(
+            request,
+            cpp_sources=_as_read("main.cpp", request.cpp_sources),
+            device_sources=_as_read("cuda.cu", request.device_sources),
+        )
         screen(request)
     except Denied as denied:
         raise CompileError(f"denied: {denied}") from None
-    # What the rules took for a comment or a string must be one to the compiler as well.
-    read = {name: tuple(map(as_read, getattr(request, name))) for name in ("cpp_sources", "device_sources")}
-    request = attrs.evolve(request, **read)
     try:
-        return _Build(request, toolchain, prepared, directory, run).result()
+        return _Build(request, prepared, directory, run).result()
     except CompileError as error:
         raise CompileError(other_language(request, str(error)) or str(error)) from None
 
 
+def _as_read(label: str, sources: Sequence[str]) -> tuple[str, ...]:
+    try:
+        return tuple(map(as_read, sources))
+    except Unreadable as why:
+        raise Denied(f"{label}: {why}") from None
+
+
 class _Build:
-    def __init__(
-        self, request: InlineRequest, toolchain: Toolchain, prepared: Prepared, directory: Path, run: Run
-    ) -> None:
+    def __init__(self, request: InlineRequest, prepared: Prepared, directory: Path, run: Run) -> None:
         self._request = request
-        self._toolchain = toolchain
         self._prepared = prepared
         self._directory = directory
-        self._commands = Commands(request, toolchain, prepared, directory, run)
+        self._commands = Commands(request, prepared, directory, run)
         self._started = time.monotonic()
-        self._may_join, self._joined = True, False
         # What compilers show of a source is that of the candidate, not that of a unit made of it.
         for file, sources in (("main.cpp", request.cpp_sources), ("cuda.cu", request.device_sources)):
             (directory / file).write_text("".join(sources[:1]), encoding="utf-8", errors="surrogatepass")
@@ -112,129 +115,115 @@ class _Build:
         request = self._request
         if request.language == "cpp" and request.device_sources:
             raise CompileError("cuda_sources: this backend compiles C++ for the processor, and no device code")
-        reasons: list[str] = []
         for files, sources in ((main_file, request.cpp_sources), (device_file, request.device_sources)):
             for index, source in enumerate(sources):
                 if mistake := unbalanced(source):
                     raise CompileError(f"{files(index)}: error: {mistake}")
         try:
-            found, parts, original = self._take_apart()
+            parts = self._parts()
+            if request.device_only:
+                return self._device_alone(parts)
         except (Unsplittable, NotCertain) as why:
             return self._device_whole(str(why)) if request.device_only else self._ordinary(str(why))
-        if request.device_only:
+        reasons: list[str] = []
+        for attempt in (self._bound, self._pybind):
             try:
-                return self._device_alone(parts)
-            except NotCertain as why:
-                return self._device_whole(str(why))
-        cpp_sources, bound = found
-        attempts = (
-            lambda: self._split_build(parts, cpp_sources, signatures(cpp_sources, bound), "types", ""),
-            lambda: self._split_build(original, request.cpp_sources, None, "types", reasons[0]),
-            lambda: self._split_build(original, request.cpp_sources, None, "extension", reasons[0]),
-        )
-        place = 0
-        while place < len(attempts):
-            try:
-                return attempts[place]()
-            except CompileError as error:
-                # Of sources that are compiled apart the errors are told apart.
-                if not self._joined or "main" not in str(error):
-                    raise
-                self._may_join = self._joined = False
+                return attempt(parts, "; ".join(reasons))
             except Unbindable as why:
                 reasons.append(str(why))
-                place += 1
             except NotCertain as why:
                 reasons.append(str(why))
-                place = max(place + 1, why.place)
+                if why.whole:
+                    break
         return self._ordinary("; ".join(dict.fromkeys(reasons)))
 
-    # --- taking apart -----------------------------------------------------------------------------------------------
-
-    def _take_apart(self) -> tuple[tuple[tuple[str, ...], tuple[tuple[str, ...], ...]], list[Split], list[Split]]:
-        """C++ sources and functions to bind; the units of the device sources, without a Python module and with it."""
+    def _parts(self) -> list[Split]:
+        """The units of the device sources."""
         request = self._request
-        defined = definitions_for_host(request, self._toolchain, self._prepared)
+        defined = definitions_for_host(request, self._prepared)
         parts = [
             split(source, request.language, device_file(index)) for index, source in enumerate(request.device_sources)
         ]
-        parts = [attrs.evolve(part, host=defined + part.host) for part in parts]
-        sources = request.cpp_sources
-        if request.functions:
-            return (sources, request.functions), parts, parts
-        for index, source in enumerate(sources):
-            read = module_functions(source)
-            if read is not None:
-                return ((*sources[:index], read[0], *sources[index + 1 :]), read[1]), parts, parts
-        for index, part in enumerate(parts):
-            read = module_functions(part.host)
-            if read is not None:
-                bare = [*parts[:index], attrs.evolve(part, host=read[0]), *parts[index + 1 :]]
-                return ((*sources, declarations_only(read[0], read[1])), read[1]), bare, parts
-        return (sources, ()), parts, parts
+        return [attrs.evolve(part, host=defined + part.host) for part in parts]
 
     # --- routes -----------------------------------------------------------------------------------------------------
+
+    def _bound(self, parts: list[Split], reason: str) -> Compiled:
+        sources = self._request.cpp_sources
+        functions: tuple[tuple[str, ...], ...] = self._request.functions
+        if not functions:
+            # A module that only binds functions is left out.
+            texts = [*sources, *(part.host for part in parts)]
+            read = next(((index, found) for index, text in enumerate(texts) if (found := module_functions(text))), None)
+            if read is None:
+                raise NotCertain("nothing to bind was found")
+            index, (text, functions) = read
+            if index < len(sources):
+                sources = (*sources[:index], text, *sources[index + 1 :])
+            else:
+                sources = (*sources, declarations_only(text, functions))
+                place = index - len(self._request.cpp_sources)
+                parts = [*parts[:place], attrs.evolve(parts[place], host=text), *parts[place + 1 :]]
+        return self._split_build(parts, sources, signatures(sources, functions), "types", reason)
+
+    def _pybind(self, parts: list[Split], reason: str) -> Compiled:
+        return self._split_build(parts, self._request.cpp_sources, None, "extension", reason)
 
     def _split_build(
         self,
         parts: Sequence[Split],
         cpp_sources: Sequence[str],
         bound: Sequence[Signature] | None,
-        host_header: str,
+        header: str,
         reason: str,
     ) -> Compiled:
         """The fast routes: trampolines for `bound`, or a Python module for None."""
-        if bound == ():
-            raise NotCertain("nothing to bind was found")
-        main_header = host_header if bound is not None else "extension"
         units = {
             f"host{index}": (stubs.prelude(index) if part.stubs else "") + part.host for index, part in enumerate(parts)
         }
         flags, host_flags = main_flags(self._request, cpp_sources), device_host_flags(self._request)
-        if bound and len(parts) == 1 and flags == host_flags and self._joins(parts[0], cpp_sources):
-            # One unit less to compile.
-            units["host0"] += "\n" + main_unit(self._request, cpp_sources, bound)
+        main = main_unit(self._request, cpp_sources, bound)
+        if bound and len(parts) == 1 and flags == host_flags and only_declares(cpp_sources):
+            # One unit less to compile. A second declaration of what the first part defines changes nothing.
+            units["host0"] += "\n" + main
         else:
-            units["main"] = main_unit(self._request, cpp_sources, bound)
-        templates = {name for part in parts for name in part.templates}
+            units["main"] = main
         jobs: dict[str, Callable[[], None]] = {
             name: partial(
                 self._commands.compile_host,
                 name,
                 text,
-                main_header if name == "main" else host_header,
+                header,
                 flags if name == "main" else host_flags,
                 parts,
                 # The unit of the C++ sources is the one that the ordinary way compiles.
-                final=name == "main" and main_header == "extension",
+                final=name == "main" and header == "extension",
             )
             for name, text in units.items()
         }
-        if not templates:
-            for index, part in enumerate(parts):
-                jobs[f"device{index}"] = partial(self._commands.compile_device, index, part.device, parts)
+        has_templates = any(part.templates for part in parts)
+        if not has_templates:
+            jobs |= self._device_jobs(parts)
         at_once(jobs)
-        if templates:
+        if has_templates:
             self._commands.instantiate(parts)
-        objects = [f"{name}.o" for name in units] + [f"device{index}.o" for index in range(len(parts))]
         for index, part in enumerate(parts):
             if part.stubs:
                 self._commands.register(index, part)
         self._commands.check_kernels([part for part in parts if not part.stubs], list(units))
+        objects = [f"{name}.o" for name in units] + [f"device{index}.o" for index in range(len(parts))]
         path = self._commands.link(objects, with_python=not bound)
         return self._compiled(path, "bound" if bound else "module", bound or (), "bound" if bound else "pybind", reason)
 
-    def _joins(self, part: Split, cpp_sources: Sequence[str]) -> bool:
-        """Whether the C++ sources may stand behind the host part of the device source."""
-        # A second declaration of what the first unit defines changes nothing.
-        if only_declares(cpp_sources):
-            return True
-        self._joined = self._may_join and joinable(part.host, cpp_sources)
-        return self._joined
+    def _device_jobs(self, parts: Sequence[Split]) -> dict[str, Callable[[], None]]:
+        return {
+            f"device{index}": partial(self._commands.compile_device, index, part.device, parts)
+            for index, part in enumerate(parts)
+        }
 
     def _ordinary(self, reason: str) -> Compiled:
         request = self._request
-        if request.language == "cuda" and request.device_sources and not self._toolchain.has_device_headers:
+        if request.language == "cuda" and request.device_sources and not self._prepared.toolchain.has_device_headers:
             raise CompileError("this torch has no headers for the GPU, and the source cannot be compiled without them")
         flags = main_flags(request, request.cpp_sources)
         jobs: dict[str, Callable[[], None]] = {
@@ -256,18 +245,13 @@ class _Build:
         """The device code and nothing else, for a machine that could not run it."""
         if not parts:
             raise CompileError("there is no device code")
-        at_once(
-            {
-                f"device{index}": partial(self._commands.compile_device, index, part.device, parts)
-                for index, part in enumerate(parts)
-            }
-        )
+        at_once(self._device_jobs(parts))
         return self._compiled(self._directory / "device0.o", "device_only", (), "bound", "")
 
     def _device_whole(self, reason: str) -> Compiled:
         """The same for sources that cannot be taken apart, where torch has the headers that they need."""
         built = self._directory / "device0.o"
-        if self._request.language == "cuda" and self._toolchain.has_device_headers:
+        if self._request.language == "cuda" and self._prepared.toolchain.has_device_headers:
             self._compile_whole()
             return self._compiled(built, "device_only", (), "ordinary", reason)
         built.touch()
@@ -281,8 +265,7 @@ class _Build:
             bindings=bindings_data(bound),
             route=route,
             reason=reason,
-            resources=self._commands.resources,
-            log="\n".join(self._commands.log),
+            resources=[kernel for kernel in self._commands.resources.values() if "registers" in kernel],
             seconds=round(time.monotonic() - self._started, 3),
             cpu_seconds=round(sum(self._commands.stages.values()), 3),
             stages={name: round(spent_s, 3) for name, spent_s in self._commands.stages.items()},

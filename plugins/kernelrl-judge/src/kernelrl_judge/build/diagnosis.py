@@ -11,9 +11,8 @@ import attrs
 from kernelrl_judge.build.prepare import Prepared
 from kernelrl_judge.build.request import InlineRequest
 from kernelrl_judge.build.splitting import Split, of_torch
-from kernelrl_judge.build.toolchain import Toolchain
 
-__all__ = ["EXTENSION", "FUNCTIONS_FILE", "WHOLE", "CompileError", "Diagnosis", "NotCertain", "other_language"]
+__all__ = ["FUNCTIONS_FILE", "CompileError", "Diagnosis", "NotCertain", "other_language"]
 
 FUNCTIONS_FILE = "functions"
 """What compilers call the lines that are made of the argument `functions`."""
@@ -30,22 +29,14 @@ _NO_HEADER = re.compile(
 )
 _SHOWN_SOURCE = re.compile(r"^\s*\d*\s*\|.*\n?|^In file included.*\n?|^\s+from .*\n?", re.MULTILINE)
 _TORCH_NAMESPACES = re.compile(r"^[ \t]*using\s+namespace\s+(?:at|torch|c10|pybind11|std)\b[\w:]*\s*;", re.MULTILINE)
+_ERROR_FILES = re.compile(r"^([\w.]+):[\d:]+ (?:fatal )?error: ", re.MULTILINE)
 _QUOTED = r"[‘'`](?:\w+::)*(\w+)[’']"
 _UNKNOWN_NAMES = re.compile(
-    "|".join(
-        (
-            r'identifier "(?:\w+::)*(\w+)" is undefined',
-            r'name(?:space)? "[\w:]+" has no (?:actual )?member "(\w+)"',
-            r'"(\w+)" is not a (?:type name|template|class or namespace name)',
-            rf"{_QUOTED} was not declared",
-            rf"{_QUOTED} is not a member",
-            rf"{_QUOTED} (?:has not been declared|does not name a)",
-            r"use of undeclared identifier '(\w+)'",
-            r"no member named '(\w+)'",
-            r"unknown type name '(\w+)'",
-            r"incomplete type|cannot open source file|No such file|file not found",
-        )
-    )
+    r'identifier "(?:\w+::)*(\w+)" is undefined|name(?:space)? "[\w:]+" has no (?:actual )?member "(\w+)"'
+    r'|"(\w+)" is not a (?:type name|template|class or namespace name)'
+    rf"|{_QUOTED} (?:was not declared|is not a member|has not been declared|does not name a)"
+    r"|(?:use of undeclared identifier|no member named|unknown type name) '(\w+)'"
+    r"|incomplete type|cannot open source file|No such file|file not found"
 )
 _WRONG_OVERLOADS = re.compile(
     r'calling a __\w+__ function\("?(?:\w+::)*(\w+)|no instance of [\w ]+ "(?:\w+::)*(\w+)'
@@ -58,32 +49,20 @@ _NOT_DECLARED = re.compile(
 )
 _OF_FUNCTIONS = re.compile(rf"{FUNCTIONS_FILE}(?::\d+)*:")
 _EXCERPT = re.compile(r"\s*(?:\d+\s*)?\|")
-_OTHERS = {
-    "cuda": (
-        re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"](hip/[\w./]+)", re.MULTILINE),
-        re.compile(r"\bhip\w*\b"),
-        "HIP",
-        "hip",
-    ),
-    "hip": (
-        re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"](cuda\w*\.h)", re.MULTILINE),
-        re.compile(r"\bcuda\w*\.h\b"),
-        "CUDA",
-        "cuda",
-    ),
-}
-"""Language of a build -> headers of the other one, how errors speak of it, its name, and its backend."""
-
-EXTENSION, WHOLE = 2, 3
-"""Places among the routes, for errors that the routes before them would only repeat."""
+_OTHERS = {"cuda": ("hip", r"hip/[\w./]+", r"\bhip"), "hip": ("cuda", r"cuda\w*\.h", r"\bcuda\w*\.h\b")}
+"""Language of a build -> backend of the other one, its headers, and how errors speak of it."""
 
 
 class NotCertain(Exception):
-    """Another route has to be taken; the arguments are why, and the first place that can be of use."""
+    """Another route has to be taken; the text is why.
 
-    def __init__(self, why: str, place: int = 0) -> None:
+    Args:
+        whole: whether that is the ordinary one, because all others would repeat the error.
+    """
+
+    def __init__(self, why: str, *, whole: bool = False) -> None:
         super().__init__(why)
-        self.place = place
+        self.whole = whole
 
 
 class CompileError(Exception):
@@ -99,16 +78,15 @@ class Diagnosis:
     """
 
     request: InlineRequest
-    toolchain: Toolchain
     prepared: Prepared
     directory: Path
     probe: Callable[[str], str]
 
-    def fail(self, log: str, parts: Sequence[Split], *, final: bool, retry: int, device: bool = False) -> None:
+    def fail(self, log: str, parts: Sequence[Split], *, final: bool, whole: bool, device: bool = False) -> None:
         """Decide whose error a compiler found.
 
         Args:
-            retry: the place that can be of use where the headers' extent may be the reason.
+            whole: whether more of torch's headers are read on the ordinary route alone.
 
         Raises:
             CompileError: the candidate's.
@@ -116,35 +94,35 @@ class Diagnosis:
         """
         if not final:
             said = _SHOWN_SOURCE.sub("", log)
-            if "kernelrl: a type is not what it seemed" in said:
+            if set(_ERROR_FILES.findall(said)) == {"binding.cpp"}:
                 raise NotCertain("a type is not what it seemed")
             # An error in a kernel's own lines that an instance leads to is the candidate's.
             if device and re.search(r"^instances\.cu[(:]\d", said, re.MULTILINE):
-                raise NotCertain("an instance of a kernel cannot be named", WHOLE)
+                raise NotCertain("an instance of a kernel cannot be named", whole=True)
             if "Assembler messages:" in said:
                 raise CompileError(self.own(log))
             missing = _NO_HEADER.findall(said)
             if missing and not any(
                 (Path(path) / below / missing[0]).exists()
-                for path in self.toolchain.include_dirs
+                for path in self.prepared.toolchain.include_dirs
                 for below in ("", "cccl")
             ):
                 raise CompileError(self.own(log))
             if parts and not device and (seam := _SEAM.search(said)):
                 # The runtime's headers offer the device compiler more than they offer another one.
-                raise NotCertain(f"an error about {seam.group()}", WHOLE)
+                raise NotCertain(f"an error about {seam.group()}", whole=True)
             elsewhere = {name for part in parts for name in (part.host_names if device else part.device_names)}
             unknown = [next(filter(None, match.groups()), "") for match in _UNKNOWN_NAMES.finditer(said)]
             if unknown and device and any(part.further_headers for part in parts):
-                raise NotCertain(f"{unknown[0]} may be a name of torch's", WHOLE)
+                raise NotCertain(f"{unknown[0]} may be a name of torch's", whole=True)
             others = [next(filter(None, match.groups())) for match in _WRONG_OVERLOADS.finditer(said)]
             for name in (*unknown, *others):
                 if name in elsewhere:
-                    raise NotCertain(f"{name} belongs to the other part", WHOLE)
+                    raise NotCertain(f"{name} belongs to the other part", whole=True)
             known = self.prepared.known_names() if unknown else frozenset()
             doubtful = {name for name in unknown if not name or name.encode() in known}
             if doubtful and (visible := self._visible(doubtful, said)):
-                raise NotCertain(f"{min(visible) or 'a header'} is not known without torch's headers", retry)
+                raise NotCertain(f"{min(visible) or 'a header'} is not known without torch's headers", whole=whole)
         raise CompileError(self.own(log))
 
     def _visible(self, names: set[str], log: str) -> set[str]:
@@ -181,7 +159,7 @@ class Diagnosis:
     def own(self, log: str) -> str:
         """What compilers say, without the paths of this machine."""
         log = log.replace(str(self.directory) + "/", "").replace('"device0.cu"', '"cuda.cu"')
-        for path in self.toolchain.directories():
+        for path in self.prepared.toolchain.directories():
             log = log.replace(path + "/", "")
         log = re.sub(r"(?<![\w.+-])(?:/[\w.+-]+)+/(?=[\w.+-]+[:(])", "", log)
         lines = (line for line in log.splitlines() if not _NOISE.match(line))
@@ -190,16 +168,14 @@ class Diagnosis:
 
 def other_language(request: InlineRequest, log: str) -> str:
     """What is wrong with a source for the other kind of GPU, in a line; empty where that is not what compilers say."""
-    if request.language not in _OTHERS:
-        return ""
-    headers, speaks, title, backend = _OTHERS[request.language]
-    for source in request.device_sources:
-        if (found := headers.search(source)) and speaks.search(log):
+    here = request.language
+    other, header, speaks = _OTHERS.get(here, ("", "", ""))
+    for source in request.device_sources if other and re.search(speaks, log) else ():
+        if found := re.search(rf"^[ \t]*#[ \t]*include[ \t]*[<\"]({header})", source, re.MULTILINE):
             line = source.count("\n", 0, found.start()) + 1
-            here = request.language
             return (
-                f"cuda.cu:{line}: error: <{found[1]}> is {title}, which backend {here} does not compile; "
-                f"use backend {backend} (-b {backend}), or write {here.upper()}"
+                f"cuda.cu:{line}: error: <{found[1]}> is {other.upper()}, which backend {here} does not compile; "
+                f"use backend {other} (-b {other}), or write {here.upper()}"
             )
     return ""
 

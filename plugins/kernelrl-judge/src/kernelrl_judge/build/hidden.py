@@ -41,17 +41,17 @@ def hidden_facts(source: str, orders: Sequence[bytes], language: str) -> tuple[S
         *(("cpp", piece.text) for call in hidden for piece in call.cpp_sources),
         *((language, piece.text) for call in hidden for piece in call.cuda_sources),
     ]
+    new: dict[str, str] = {}
+    for kind, text in pieces:
+        if text not in texts:
+            new.setdefault(text, kind)
     embedded: list[EmbeddedSource] = []
     left = MAX_CHARACTERS
-    beyond = 0
-    for kind, text in pieces:
-        if text in texts:
-            continue
-        texts.add(text)
-        if kept := text[:left]:
+    for text, kind in new.items():
+        if kept := text[: max(0, left)]:
             embedded.append(EmbeddedSource(kind, kept, 1))
-        left -= len(kept)
-        beyond += len(text) - len(kept)
+        left -= len(text)
+    beyond = max(0, -left)
     if beyond:
         what = f"{beyond} characters, beyond the first {MAX_CHARACTERS}, of texts made at run time were built unread"
         finding = Finding("hidden_source", Severity.SUSPECT, what, checker="judge")
@@ -76,9 +76,6 @@ def _call(order: bytes) -> InlineCall:
         device_flags=tuple(asked["device_flags"]),
         ldflags=(),
         include_paths=(),
-        line=1,
-        target="",
-        complete=True,
     )
 
 

@@ -54,6 +54,7 @@ _OF_OBJECTS = re.compile(
 """What of Python has objects compute, an array say: calls, arithmetic, modules and code. What every module of pybind11
 needs is not among it, nor what converts arguments and results."""
 _WORD = re.compile(r"\w++")
+"""A pattern goes through such a name once, and may go through others as often as they have letters."""
 _MOST_DIGITS, _MOST_READ = 6, 4096
 _LENGTH = re.compile(rf"\d{{1,{_MOST_DIGITS}}}")
 _DYNAMIC_SYMBOLS, _RELOCATIONS = 11, 4
@@ -81,18 +82,12 @@ def library_imports(path: str | Path, language: str) -> list[str]:
 
 
 def _computes(name: str) -> bool:
-    return _is_word(name) and bool(_VENDOR.fullmatch(name) or _OTHER_WAYS.fullmatch(name))
+    return bool(_WORD.fullmatch(name) and (_VENDOR.fullmatch(name) or _OTHER_WAYS.fullmatch(name)))
 
 
 def is_plain(name: str) -> bool:
     """Whether C++ for the processor may use what has this name without a question."""
-    return _is_word(name) and bool(_PLAIN.fullmatch(name)) and not _OF_OBJECTS.fullmatch(name)
-
-
-def _is_word(name: str) -> bool:
-    """Whether a name has letters, digits and lines alone: a pattern goes through such once, and may go through others
-    as often as they have letters."""
-    return _WORD.fullmatch(name) is not None
+    return bool(_WORD.fullmatch(name) and _PLAIN.fullmatch(name)) and not _OF_OBJECTS.fullmatch(name)
 
 
 def _readable(symbol: str) -> str:

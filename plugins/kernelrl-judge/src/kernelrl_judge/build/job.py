@@ -16,17 +16,14 @@ comes from a limit has `until`, the time until which it is kept.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import json
-import re
 import resource
 import shutil
 import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +31,9 @@ import attrs
 
 from kernelrl_judge.build.compiling import CompileError, compile_extension
 from kernelrl_judge.build.confined import PATIENCE, Compilers, OutOfTime, reached_limit
-from kernelrl_judge.build.kept import kept_answer, keys, store_of
 from kernelrl_judge.build.prepare import Prepared, prepare
 from kernelrl_judge.build.request import InlineRequest
+from kernelrl_judge.build.store import kept_answer, keys, scratch, store_of
 from kernelrl_judge.build.toolchain import Toolchain, ToolchainMissing, find_toolchain
 from kernelrl_judge.isolation import cgroups, cpus, privileges
 
@@ -45,11 +42,9 @@ __all__ = ["main"]
 _LOG_TAIL_CHARACTERS = 4000
 _LIMITED_S = 600.0
 """How long a build that reached a limit is not tried again: another machine, or a quieter hour, may manage."""
-_ABANDONED_S = 86_400.0
 _LITTLE_SPACE = 1 << 28
 _MOST_MIB = 64
 """Of an extension: hundreds of times what a kernel has."""
-_READ_BY_ASSEMBLY = re.compile(r"Error: (?:file not found|can't open (?:file )?[‘'`]?): ?(\S+)")
 
 
 def main() -> None:
@@ -85,26 +80,22 @@ class _Doubtful(Exception):
 
 
 def _result(order: dict[str, Any]) -> dict[str, Any]:
-    directory = Path(order["directory"])
     if order.get("control"):
-        return _control(order) or {}
+        return {"trouble": trouble} if (trouble := _control(order)) else {}
+    directory = Path(order["directory"])
     request = InlineRequest.from_json(order["request"])
     toolchain = find_toolchain(request.language, directory)
     toolchain.require_arch(request.arch)
     key, limited = keys(order, request, toolchain)
     store = store_of(order)
-    if (found := kept_answer(order)) is not None:
-        return found
     prepared = prepare(toolchain, directory / "toolchains")
     prepared.prove(request.arch)
-    if not request.device_only:
-        prepared.build_binder()
     with store.lock(key):
         if (found := kept_answer(order)) is not None:
             return found
         try:
-            with _scratch(directory) as scratch:
-                result, file = _build(request, toolchain, prepared, scratch, order)
+            with scratch(directory / "scratch") as place:
+                result, file = _build(request, prepared, place, order)
                 return {**store.write(limited if "limit" in result else key, result, file), "cached": False}
         except _Doubtful as doubtful:
             doubt = doubtful
@@ -121,31 +112,31 @@ def _decided(doubt: _Doubtful, order: dict[str, Any]) -> dict[str, Any]:
     return {"trouble": doubt.trouble} if _control(order) else _limited(doubt.limit, doubt.log)
 
 
-def _control(order: dict[str, Any]) -> dict[str, Any] | None:
-    """Compile an empty source as a candidate's would be; returns what failed, or None."""
+def _control(order: dict[str, Any]) -> str:
+    """Compile an empty source as a candidate's would be; returns what failed, or an empty text."""
     directory = Path(order["directory"])
     toolchain = find_toolchain(order["request"]["language"], directory)
-    with _scratch(directory) as scratch:
-        if shutil.disk_usage(scratch).free < _LITTLE_SPACE:
-            return {"trouble": _no_space(order)}
-        (scratch / "control.cpp").touch()
-        compilers = _compilers(toolchain, [], scratch, order)
+    with scratch(directory / "scratch") as place:
+        if shutil.disk_usage(place).free < _LITTLE_SPACE:
+            return _no_space(order)
+        (place / "control.cpp").touch()
         try:
-            status, log, _ = compilers.run([toolchain.cxx, "-c", "control.cpp", "-o", "control.o"], scratch)
+            command = [toolchain.cxx, "-c", "control.cpp", "-o", "control.o"]
+            status, log, _ = _compilers(toolchain, [], place, order).run(command, place)
         except OutOfTime:
-            return {"trouble": _too_late(order)}
-    return {"trouble": f"{toolchain.cxx} cannot compile an empty source: {log.strip()[-300:]}"} if status else None
+            return _too_late(order)
+    return f"{toolchain.cxx} cannot compile an empty source: {log.strip()[-300:]}" if status else ""
 
 
 def _limited(limit: str, log: str) -> dict[str, Any]:
     return {"error": f"{limit}\n{log}".strip(), "limit": limit, "until": time.time() + _LIMITED_S}
 
 
-def _compilers(toolchain: Toolchain, readable: list[str], scratch: Path, order: dict[str, Any]) -> Compilers:
+def _compilers(toolchain: Toolchain, readable: list[str], place: Path, order: dict[str, Any]) -> Compilers:
     started = time.monotonic()
     return Compilers(
         readable=[*toolchain.directories(), *readable],
-        writable=str(scratch),
+        writable=str(place),
         memory_mib=order["memory_mib"],
         deadline=started + order["timeout_s"],
         latest=started + PATIENCE * order["timeout_s"],
@@ -155,33 +146,30 @@ def _compilers(toolchain: Toolchain, readable: list[str], scratch: Path, order: 
 
 
 def _build(
-    request: InlineRequest, toolchain: Toolchain, prepared: Prepared, scratch: Path, order: dict[str, Any]
+    request: InlineRequest, prepared: Prepared, place: Path, order: dict[str, Any]
 ) -> tuple[dict[str, Any], Path | None]:
     """What is answered, and the file that belongs to it."""
     if group := cgroups.join():
         group.limit(order["memory_mib"])
     started = time.monotonic()
-    compilers = _compilers(toolchain, [str(prepared.directory)], scratch, order)
+    compilers = _compilers(prepared.toolchain, [str(prepared.directory)], place, order)
     prepared.on_wait = compilers.extend
     try:
-        built = compile_extension(request, toolchain, prepared, scratch, run=compilers.run)
+        built = compile_extension(request, prepared, place, run=compilers.run)
     except CompileError as error:
         text = str(error)
-        if "No space left on device" in text and shutil.disk_usage(scratch).free < _LITTLE_SPACE:
+        if "No space left on device" in text and shutil.disk_usage(place).free < _LITTLE_SPACE:
             raise _disk_full(order, text) from None
-        result = {"error": text, "seconds": time.monotonic() - started}
-        if limit := reached_limit(text, order["memory_mib"]):
-            result |= _limited(limit, text)
-        elif file := _READ_BY_ASSEMBLY.search(text):
-            result["error"] = f"denied: assembly reads a file that is not of this build: {file.group(1)}\n{text}"
-        return result, None
+        limit = reached_limit(text, order["memory_mib"])
+        found = _limited(limit, text) if limit else {"error": text}
+        return {**found, "seconds": time.monotonic() - started}, None
     except OSError as error:
         if error.errno != errno.E2BIG:
             raise
         return {"error": "denied: the flags are longer than a command may be"}, None
     except OutOfTime as late:
         limit = f"Compiling took longer than {order['timeout_s']:g} s and was ended."
-        log = str(late).replace(f"{scratch}/", "").strip()[-_LOG_TAIL_CHARACTERS:]
+        log = str(late).replace(f"{place}/", "").strip()[-_LOG_TAIL_CHARACTERS:]
         said = f"The compiler had said:\n{log}" if log else "The compiler had said nothing."
         if late.waited:
             raise _Doubtful(limit, _too_late(order), said) from None
@@ -195,8 +183,8 @@ def _build(
     own = resource.getrusage(resource.RUSAGE_SELF)
     result["stages"]["service"] = round(own.ru_utime + own.ru_stime, 3)
     result["cpu_seconds"] = round(result["cpu_seconds"] + result["stages"]["service"], 3)
-    result["log"] = built.log[-_LOG_TAIL_CHARACTERS:]
-    return {**result, "binder": str(prepared.binder)}, Path(built.path)
+    binder = str(prepared.binder()) if built.kind == "bound" else ""
+    return {**result, "binder": binder}, Path(built.path)
 
 
 def _unwritable(directory: Path) -> str:
@@ -220,23 +208,6 @@ def _too_late(order: dict[str, Any]) -> str:
 
 def _disk_full(order: dict[str, Any], log: str = "") -> _Doubtful:
     return _Doubtful("The files of the build filled the disk.", _no_space(order), log)
-
-
-@contextlib.contextmanager
-def _scratch(directory: Path) -> Iterator[Path]:
-    """A directory of one build, empty, removed afterwards."""
-    place = directory / "scratch"
-    place.mkdir(parents=True, exist_ok=True)
-    for left in place.glob("build-*"):
-        # Of a process that was killed.
-        with contextlib.suppress(OSError):
-            if time.time() - left.stat().st_mtime > _ABANDONED_S:
-                shutil.rmtree(left, ignore_errors=True)
-    scratch = Path(tempfile.mkdtemp(prefix="build-", dir=place))
-    try:
-        yield scratch
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
 
 
 if __name__ == "__main__":

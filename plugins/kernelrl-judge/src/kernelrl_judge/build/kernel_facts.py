@@ -14,7 +14,8 @@ import attrs
 
 from kernelrl_core.api.evaluators import EmbeddedSource, KernelFact, SourceFacts
 from kernelrl_core.api.sources import SourceIndex, parse_source
-from kernelrl_judge.build.calls import InlineCall, SourceText, find_inline_calls
+from kernelrl_judge.build.calls import InlineCall, find_inline_calls
+from kernelrl_judge.build.kernel_syntax import function_name
 from kernelrl_judge.build.lexing import Item, Unreadable, items, text_of
 
 __all__ = ["call_facts", "extension_facts"]
@@ -44,8 +45,7 @@ def extension_facts(source: str, language: str) -> SourceFacts:
         for kind, pieces in (("cpp", call.cpp_sources), (language, call.cuda_sources))
         for piece in pieces
     ]
-    index = SourceIndex(tree)
-    facts = _of_calls(calls, language, _names(index.reached()), _names([tree]))
+    facts = _of_calls(calls, language, _names(SourceIndex(tree).reached()), _names([tree]))
     return attrs.evolve(facts, embedded=tuple(embedded))
 
 
@@ -64,6 +64,18 @@ def call_facts(source: str, calls: Sequence[InlineCall], language: str) -> Sourc
     return _of_calls(calls, language, reached, reached, computed_names=True)
 
 
+def _names(roots: Sequence[ast.AST]) -> set[str]:
+    found = set()
+    for node in (node for root in roots for node in ast.walk(root)):
+        match node:
+            case ast.Name(id=name) | ast.Attribute(attr=name):
+                found.add(name)
+            # getattr(module, "name")
+            case ast.Constant(value=str() as name) if name.isidentifier():
+                found.add(name)
+    return found
+
+
 def _of_calls(
     calls: Sequence[InlineCall],
     language: str,
@@ -75,126 +87,85 @@ def _of_calls(
     kernels: dict[str, KernelFact] = {}
     unread = ""
     for call in calls:
-        functions = _read(call)
-        bound = {name for name, _ in call.functions or ()} | {name for name, _ in functions.modules}
-        unknown = bound if computed_names and not bound & reached else set()
-        for kernel in _of_call(call, functions, language, reached | unknown, everything | unknown):
+        functions = _Functions(call)
+        bound = functions.bound.keys()
+        unknown = set(bound) if computed_names and not bound & reached else set()
+        for kernel in functions.kernels_of(language, call.line, reached | unknown, everything | unknown):
             kernels.setdefault(kernel.name, kernel)
         unread = unread or functions.unread
     return SourceFacts(tuple(kernels.values()), unread=unread)
 
 
-def _names(nodes: Sequence[object]) -> set[str]:
-    found = set()
-    for root in nodes:
-        if not isinstance(root, ast.AST):
-            continue
-        for node in ast.walk(root):
-            if isinstance(node, ast.Name):
-                found.add(node.id)
-            elif isinstance(node, ast.Attribute):
-                found.add(node.attr)
-            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.isidentifier():
-                # getattr(module, "name")
-                found.add(node.value)
-    return found
-
-
-def _read(call: InlineCall) -> _Functions:
-    functions = _Functions()
-    for pieces in (call.cpp_sources, call.cuda_sources):
-        for piece in pieces:
-            functions.read(piece)
-    undefined = [name for name, _ in call.functions or () if name not in functions.bodies]
-    if call.unread:
-        functions.unread = f"line {call.line}: {' and '.join(call.unread)} of load_inline cannot be read"
-    elif undefined and not functions.unread:
-        functions.unread = f"line {call.line}: functions names {undefined[0]!r}, which no source defines"
-    return functions
-
-
-def _of_call(
-    call: InlineCall, functions: _Functions, language: str, reached: set[str], everything: set[str]
-) -> Iterator[KernelFact]:
-    # Name in Python -> name in C++.
-    bound = {**dict(functions.modules), **{name: name for name, _ in call.functions or ()}}
-    called = {name for python, name in bound.items() if python in reached}
-    used = {name for python, name in bound.items() if python in everything}
-    if not bound:
-        # Bound in a way that was not read: any function may be.
-        called = used = set(functions.bodies)
-    if language == "cpp" and not functions.kernels:
-        for name in bound.values():
-            yield KernelFact(name, functions.lines.get(name, call.line), name in used, name in called)
-        return
-    from_called, from_used = functions.closure(called), functions.closure(used)
-    for name, line in functions.kernels.items():
-        launched = functions.launched.get(name, set())
-        yield KernelFact(name, line, bool(launched & from_used), bool(launched & from_called))
-
-
 class _Functions:
-    """Functions of some C++ sources and the names they use."""
+    """Functions of the C++ sources of a call and the names they use."""
 
-    def __init__(self) -> None:
-        self.kernels: dict[str, int] = {}
-        self.lines: dict[str, int] = {}
-        self.bodies: dict[str, set[str]] = {}
-        self.launched: dict[str, set[str]] = {}
-        """Kernel -> functions whose code names it."""
-        self.modules: list[tuple[str, str]] = []
+    def __init__(self, call: InlineCall) -> None:
         self.unread = ""
         """The first thing that may hide a kernel; empty for nothing."""
+        self.bound: dict[str, str] = {}
+        """Name in Python -> name in C++."""
+        self._kernels: dict[str, int] = {}
+        self._lines: dict[str, int] = {}
+        self._bodies: dict[str, set[str]] = {}
+        for piece in (*call.cpp_sources, *call.cuda_sources):
+            try:
+                for item in items(piece.text):
+                    self._read(item, piece.line - 1)
+            except Unreadable as why:
+                self.unread = self.unread or f"the C++ that begins on line {piece.line}: {why}"
+        self.bound |= {name: name for name, _ in call.functions or ()}
+        undefined = [name for name, _ in call.functions or () if name not in self._bodies]
+        if call.unread:
+            self.unread = f"line {call.line}: {' and '.join(call.unread)} of load_inline cannot be read"
+        elif undefined and not self.unread:
+            self.unread = f"line {call.line}: functions names {undefined[0]!r}, which no source defines"
 
-    def read(self, piece: SourceText) -> None:
-        try:
-            found = items(piece.text)
-        except Unreadable as why:
-            self.unread = self.unread or f"the C++ that begins on line {piece.line}: {why}"
+    def kernels_of(self, language: str, line: int, reached: set[str], everything: set[str]) -> Iterator[KernelFact]:
+        """The kernels, and what some names in Python lead to."""
+        called, used = ({name for python, name in self.bound.items() if python in by} for by in (reached, everything))
+        if language == "cpp" and not self._kernels:
+            # Bound in a way that was not read: any function may be.
+            for name in self.bound.values():
+                yield KernelFact(name, self._lines.get(name, line), name in used, name in called)
             return
-        for item in found:
-            self._read(item, piece.line - 1)
-        for function, names in self.bodies.items():
-            for kernel in set(self.kernels) & names:
-                self.launched.setdefault(kernel, set()).add(function)
+        from_called, from_used = (self._named(names if self.bound else set(self._bodies)) for names in (called, used))
+        for name, place in self._kernels.items():
+            yield KernelFact(name, place, name in from_used, name in from_called)
 
-    def closure(self, names: set[str]) -> set[str]:
-        """Functions that the given ones can reach, themselves included."""
-        seen, waiting = set(), [name for name in names if name in self.bodies]
+    def _named(self, names: set[str]) -> set[str]:
+        """What is named in functions that the given ones can reach, themselves included."""
+        seen, found, waiting = set(), set(), [*names]
         while waiting:
             name = waiting.pop()
-            if name in seen:
-                continue
-            seen.add(name)
-            waiting += [used for used in self.bodies[name] if used in self.bodies and used not in seen]
-        return seen
+            if name in self._bodies and name not in seen:
+                seen.add(name)
+                found |= self._bodies[name]
+                waiting += self._bodies[name]
+        return found
 
     def _read(self, item: Item, offset: int) -> None:
-        if item.kind == "scope":
-            for child in item.children:
-                self._read(child, offset)
-            return
-        text = text_of(item.tokens)
+        for child in item.children:
+            self._read(child, offset)
         if item.kind == "directive":
-            self._read_directive(text, item.line + offset)
-            return
-        if item.kind != "function":
+            self._read_directive(text_of(item.tokens), item.line + offset)
+        elif item.kind == "function":
+            self._read_function(item, offset)
+        elif item.kind != "scope":
             # A macro that makes functions is used like a declaration; what it names, anyone may call.
-            self.bodies.setdefault(f"<line {item.line}>", set()).update(item.names())
-            return
-        head = item.tokens[: item.body]
-        names = [token.text for token in head if token.kind == "name"]
-        if "PYBIND11_MODULE" in names:
+            self._bodies.setdefault(f"<line {item.line}>", set()).update(item.names())
+
+    def _read_function(self, item: Item, offset: int) -> None:
+        words, name = item.words, function_name(item)
+        if "PYBIND11_MODULE" in words:
             # What is bound is not always a function by its name: a lambda, say, has what stands in it.
-            self.modules += [(python, name or _MODULE) for python, name in _MODULE_DEFINITION.findall(text)]
-            self.bodies.setdefault(_MODULE, set()).update(item.names())
-            return
-        name = _name(item)
-        if "__global__" in names:
-            self.kernels[name] = item.line + offset
+            found = _MODULE_DEFINITION.findall(text_of(item.tokens))
+            self.bound |= {python: function or _MODULE for python, function in found}
+            self._bodies.setdefault(_MODULE, set()).update(item.names())
+        elif "__global__" in words:
+            self._kernels[name] = item.line + offset
         else:
-            self.lines[name] = item.line + offset
-            self.bodies.setdefault(name, set()).update(item.names())
+            self._lines[name] = item.line + offset
+            self._bodies.setdefault(name, set()).update(item.names())
 
     def _read_directive(self, text: str, line: int) -> None:
         """A macro is what its text names, to those who use it."""
@@ -202,20 +173,11 @@ class _Functions:
         if macro is None:
             return
         name, parameters, meaning = macro[1], re.findall(r"\w+", macro[2] or ""), macro[3]
-        self.bodies.setdefault(name, set()).update(re.findall(r"[A-Za-z_]\w*", meaning))
+        self._bodies.setdefault(name, set()).update(re.findall(r"[A-Za-z_]\w*", meaning))
         if "__global__" not in meaning:
             return
         made = [] if "##" in meaning else [found for found in _MADE.findall(meaning) if found not in parameters]
         for found in made:
-            self.kernels.setdefault(found, line)
+            self._kernels.setdefault(found, line)
         if not made:
             self.unread = self.unread or f"line {line}: the macro {name} makes kernels"
-
-
-def _name(item: Item) -> str:
-    head = [token for token in item.tokens[: item.body] if not token.blank]
-    skip = {"__launch_bounds__", "__attribute__", "alignas", "__align__", "__cluster_dims__", "__maxnreg__"}
-    for index, token in enumerate(head[1:], 1):
-        if token.text == "(" and head[index - 1].kind == "name" and head[index - 1].text not in skip:
-            return head[index - 1].text
-    return ""

@@ -1,11 +1,11 @@
-"""Kernels, launches and other declarations as they stand in tokens: recognising them, and writing them for the host."""
+"""Functions, kernels and launches as they stand in tokens: recognising them, and writing them for the host."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 
-from kernelrl_judge.build.lexing import Item, Token, text_of
+from kernelrl_judge.build.lexing import Item, Token, Unreadable, items, text_of
 
 __all__ = [
     "Unsplittable",
@@ -14,8 +14,11 @@ __all__ = [
     "function_name",
     "head_names",
     "is_mutable_variable",
-    "specialises",
+    "named",
+    "parameters",
+    "pieces",
     "with_launches",
+    "without_kernel_bodies",
 ]
 
 _NO_VARIABLE = {
@@ -24,32 +27,121 @@ _NO_VARIABLE = {
 }
 _WITH_ARGUMENTS = {"__launch_bounds__", "__cluster_dims__", "__maxnreg__", "__attribute__", "__align__", "alignas"}
 _DROPPED = {"__global__", "__forceinline__", "__noinline__", "static", "inline"}
+_TYPE_WORDS = {
+    *("void", "bool", "char", "short", "int", "long", "signed", "unsigned", "float", "double", "const", "volatile"),
+    *("struct", "class", "enum", "typename", "__restrict__", "__restrict", "restrict", "auto"),
+}
+_NAME = re.compile(r"[A-Za-z_]\w*")
 
 
 class Unsplittable(Exception):
     """The source has to go through the device compiler as a whole; the text is why."""
 
 
-def external(parts: Sequence[Token]) -> str:
+def without_kernel_bodies(source: str) -> str:
+    """A source with the bodies of its `__global__` functions emptied, and all else on the line where it was: what is
+    right without its kernels was not computed by them.
+
+    Raises:
+        Unreadable: a kernel may be left that does something.
+    """
+    return "".join(map(_emptied, items(source)))
+
+
+def _emptied(item: Item) -> str:
+    if item.kind == "scope":
+        return text_of(item.tokens) + "{" + "".join(map(_emptied, item.children)) + "\n}"
+    if not any("__global__" in token.text for token in item.head):
+        # Nor may anything behind the head, a kernel in a body say, be one.
+        if any(token.text == "__global__" for token in item.tokens):
+            raise Unreadable(f"line {item.line}: a kernel inside of something else")
+        return item.text
+    if item.kind == "function":
+        return text_of(item.head) + "{" + "\n" * text_of(item.tokens[item.body :]).count("\n") + "}"
+    if item.kind == "declaration":
+        return item.text
+    raise Unreadable(f"line {item.line}: a {item.kind} that makes kernels")
+
+
+def function_name(item: Item) -> str:
+    """Name of a function; empty where there is none."""
+    words = item.words
+    return words[place] if (place := _place_of_name(words)) >= 0 else ""
+
+
+def parameters(item: Item) -> list[list[str]] | None:
+    """Words of each parameter of a function, or None where brackets are doubtful."""
+    words = item.words
+    return pieces(words[_place_of_name(words) + 2 :], ")")
+
+
+def _place_of_name(words: Sequence[str]) -> int:
+    place = 0
+    while place < len(words):
+        if words[place] in _WITH_ARGUMENTS:
+            depth = 0
+            while (place := place + 1) < len(words):
+                depth += (words[place] == "(") - (words[place] == ")")
+                if depth == 0:
+                    break
+        elif words[place] == "(" and place and _NAME.fullmatch(words[place - 1]):
+            return place - 1
+        place += 1
+    return -1
+
+
+def pieces(words: Sequence[str], end: str) -> list[list[str]] | None:
+    """The parts between commas up to the bracket that ends the list, or None where brackets are doubtful."""
+    found: list[list[str]] = [[]]
+    depth = angles = 0
+    for word in words:
+        if depth == 0 and angles == 0 and word == end:
+            return [] if found in ([[]], [["void"]]) else found
+        depth += (word in ("(", "[", "{")) - (word in (")", "]", "}"))
+        if depth == 0:
+            angles += (word == "<") - (word == ">")
+        if depth < 0 or angles < 0:
+            return None
+        if word == "," and depth == 0 and angles == 0:
+            found.append([])
+        else:
+            found[-1].append(word)
+    return None
+
+
+def named(piece: Sequence[str], *, of_template: bool = False) -> str:
+    """Name that a parameter declares; empty where it has none, or that is not certain."""
+    given = piece[: piece.index("=")] if "=" in piece else piece
+    if "<" in piece[len(given) :] or "." in given or "(" in given:
+        return ""
+    while given and given[-1] == "]":
+        given = given[: len(given) - 1 - given[::-1].index("[")]
+    words = [word for word in given if _NAME.fullmatch(word)]
+    before = given[-2] if len(given) > 1 else ""
+    # A type without a name has nothing that its address could be taken of.
+    if not words or given[-1] != words[-1] or words[-1] in _TYPE_WORDS or before == "::":
+        return ""
+    plain = [word for word in words if word not in ("const", "volatile", "struct", "enum", "class", "__restrict__")]
+    enough = len(plain) > 1 or before in ("*", "&", ">") or (of_template and words[0] in ("typename", "class"))
+    return words[-1] if enough else ""
+
+
+def external(item: Item) -> str:
     """A kernel with the linkage that lets another unit find it."""
-    out: list[str] = []
-    for index, token in enumerate(parts):
-        if token.text == "{":
-            return "".join(out) + text_of(parts[index:])
-        out.append("" if token.text in ("static", "inline", "__forceinline__") else token.text)
-    return "".join(out)
+    head = "".join(token.text for token in item.head if token.text not in ("static", "inline", "__forceinline__"))
+    return head + text_of(item.tokens[len(item.head) :])
 
 
-def declared(parts: Sequence[Token]) -> str:
-    """A kernel as a function of the host."""
+def declared(item: Item) -> str:
+    """A kernel as a function of the host, without its body."""
     out: list[str] = []
-    index = 0
+    index, parts = 0, item.head
     while index < len(parts):
         token = parts[index]
         if token.text in _WITH_ARGUMENTS:
             index = _after_group(parts, index + 1)
             continue
-        if token.text not in _DROPPED and token.kind != "comment":
+        if token.text not in _DROPPED:
             out.append(token.text)
         index += 1
     return "".join(out).strip()
@@ -81,22 +173,6 @@ def with_launches(parts: Sequence[Token]) -> str:
     return "".join(out)
 
 
-def function_name(head: Sequence[Token]) -> str:
-    """Name of a function from what stands before its body."""
-    index = 0
-    while index < len(head):
-        token = head[index]
-        if token.text in _WITH_ARGUMENTS:
-            index = _after_group(head, index + 1)
-            continue
-        if token.text == "(" and index:
-            before = next((part for part in reversed(head[:index]) if not part.blank), None)
-            if before is not None and before.kind == "name":
-                return before.text
-        index += 1
-    raise Unsplittable("a function without a name")
-
-
 def head_names(item: Item) -> set[str]:
     """Names in front of the body of a function or a record."""
     head: list[Token] = []
@@ -113,52 +189,44 @@ def is_mutable_variable(words: Sequence[str]) -> bool:
     head = words[:end]
     if len(head) < 2 or words[end] == "(" or set(head) & _NO_VARIABLE:
         return False
-    return re.fullmatch(r"[A-Za-z_]\w*", head[-1]) is not None
-
-
-def specialises(head: Sequence[Token]) -> bool:
-    """Whether what stands before a body begins as the specialisation of a template does."""
-    words = [token.text for token in head if not token.blank]
-    return words[:3] == ["template", "<", ">"]
+    return _NAME.fullmatch(head[-1]) is not None
 
 
 def _callee(parts: Sequence[Token], place: int) -> int:
     """Where the expression begins that is launched at `place`."""
-    index = place - 1
-    while index >= 0 and parts[index].blank:
-        index -= 1
+    unknown = Unsplittable(f"line {parts[place].line}: a launch of something that is not a name")
+    index = _before(parts, place)
     if index >= 0 and parts[index].text == ">":
         depth = nested = 0
-        while index >= 0:
+        while index >= 0 and parts[index].text not in (";", "{", "}"):
             text = parts[index].text
             nested += (text == ")") - (text == "(")
-            if not nested:
-                depth += (text == ">") - (text == "<")
-            if text in (";", "{", "}"):
-                break
-            index -= 1
+            depth += ((text == ">") - (text == "<")) * (not nested)
             if depth == 0:
                 break
+            index -= 1
         if depth:
             raise Unsplittable(f"line {parts[place].line}: a launch that is not understood")
-        while index >= 0 and parts[index].blank:
-            index -= 1
+        index = _before(parts, index)
     if index < 0 or parts[index].kind != "name":
-        raise Unsplittable(f"line {parts[place].line}: a launch of something that is not a name")
+        raise unknown
     while index >= 2 and parts[index - 1].text == "::" and parts[index - 2].kind == "name":
         index -= 2
     if index >= 1 and parts[index - 1].text in (".", "->", "::"):
-        raise Unsplittable(f"line {parts[place].line}: a launch of something that is not a name")
+        raise unknown
     return index
+
+
+def _before(parts: Sequence[Token], place: int) -> int:
+    """Index of what stands before a place, or -1."""
+    return next((index for index in range(place - 1, -1, -1) if not parts[index].blank), -1)
 
 
 def _end_of_launch(parts: Sequence[Token], place: int) -> int:
     """Where the `>>>` stands that belongs to a launch whose configuration begins at `place`."""
     depth = 0
     for index in range(place, len(parts) - 2):
-        text = parts[index].text
-        if parts[index].kind == "mark":
-            depth += (text in "([{") - (text in ")]}")
+        depth += _step(parts[index])
         if depth == 0 and [part.text for part in parts[index : index + 3]] == [">", ">", ">"]:
             return index
     raise Unsplittable("a launch that never ends")
@@ -172,8 +240,12 @@ def _after_group(parts: Sequence[Token], place: int) -> int:
         raise Unsplittable("parentheses are missing")
     depth = 0
     for index in range(place, len(parts)):
-        if parts[index].kind == "mark":
-            depth += (parts[index].text in "([{") - (parts[index].text in ")]}")
+        depth += _step(parts[index])
         if depth == 0:
             return index + 1
     raise Unsplittable("parentheses are never closed")
+
+
+def _step(token: Token) -> int:
+    """How much deeper it is behind a token."""
+    return (token.text in ("(", "[", "{")) - (token.text in (")", "]", "}"))

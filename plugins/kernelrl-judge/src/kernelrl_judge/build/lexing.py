@@ -48,6 +48,22 @@ class Item:
     def line(self) -> int:
         return next((token.line for token in self.tokens if not token.blank), 1)
 
+    @property
+    def head(self) -> tuple[Token, ...]:
+        """What stands before the body of a function; of others everything."""
+        return self.tokens[: self.body] if self.kind == "function" else self.tokens
+
+    @property
+    def words(self) -> list[str]:
+        """Texts of the head."""
+        return [token.text for token in self.head if not token.blank]
+
+    @property
+    def text(self) -> str:
+        """Everything, with what a scope has inside."""
+        inside = "".join(child.text for child in self.children)
+        return text_of(self.tokens) + (f"{{{inside}\n}}" if self.kind == "scope" else "")
+
     def names(self) -> set[str]:
         """Every name in it."""
         found = {token.text for token in self.tokens if token.kind == "name"}
@@ -93,7 +109,7 @@ _AFTER_RAW = re.compile(_SUFFIX, re.ASCII)
 _CONTINUED = re.compile(r"\\[ \t\f\v\0]*\r?\n")
 _NO_NEWLINE = re.compile(r"[^\n]")
 _BLANKS = " \t\f\v\0"
-_OPEN, _CLOSE = {"(": ")", "[": "]", "{": "}"}, {")", "]", "}"}
+_CLOSING = {"(": ")", "[": "]", "{": "}"}
 _RECORDS = {"struct", "class", "union", "enum"}
 
 
@@ -241,9 +257,9 @@ def items(source: str) -> list[Item]:
     Raises:
         Unreadable: brackets do not match, or something else is not understood.
     """
-    reader = _Reader(tokens(source))
+    found = tokens(source)
     try:
-        return list(reader.items(closing=False))
+        return list(_Reader(found).items(0, len(found)))
     except RecursionError:
         raise Unreadable("nested too deeply") from None
 
@@ -254,170 +270,128 @@ def unbalanced(source: str) -> str | None:
         found = tokens(source)
     except Unreadable:
         return None
-    directives = [token.text for token in found if token.kind == "directive"]
-    for text in directives:
+    for text in (token.text for token in found if token.kind == "directive"):
         if re.match(r"#\s*if", text) or (re.match(r"#\s*define", text) and not _is_balanced(text)):
             return None
-    waiting: list[Token] = []
-    for token in found:
-        if token.kind != "mark":
-            continue
-        if token.text in _OPEN:
-            waiting.append(token)
-        elif token.text in _CLOSE:
-            if not waiting:
-                return f"line {token.line}: {token.text!r} closes nothing"
-            opening = waiting.pop()
-            if _OPEN[opening.text] != token.text:
-                return f"line {token.line}: {token.text!r} does not close the {opening.text!r} of line {opening.line}"
-    return f"line {waiting[-1].line}: {waiting[-1].text!r} is never closed" if waiting else None
+    try:
+        _partners(found)
+    except Unreadable as why:
+        return str(why)
+    return None
 
 
 def _is_balanced(text: str) -> bool:
-    return all(text.count(opening) == text.count(closing) for opening, closing in _OPEN.items())
+    return all(text.count(opening) == text.count(closing) for opening, closing in _CLOSING.items())
+
+
+def _partners(found: Sequence[Token]) -> dict[int, int]:
+    """Index of each opening bracket: that of its counterpart."""
+    waiting: list[int] = []
+    partners = {}
+    for index, token in enumerate(found):
+        if token.text in _CLOSING:
+            waiting.append(index)
+        elif token.text in _CLOSING.values():
+            if not waiting:
+                raise Unreadable(f"line {token.line}: {token.text!r} closes nothing")
+            partners[waiting[-1]] = index
+            opening = found[waiting.pop()]
+            if _CLOSING[opening.text] != token.text:
+                text = f"{token.text!r} does not close the {opening.text!r} of line {opening.line}"
+                raise Unreadable(f"line {token.line}: {text}")
+    if waiting:
+        opening = found[waiting[-1]]
+        raise Unreadable(f"line {opening.line}: {opening.text!r} is never closed")
+    return partners
 
 
 class _Reader:
     def __init__(self, found: list[Token]) -> None:
         self._tokens = found
-        self._place = 0
+        self._partners = _partners(found)
 
-    def items(self, *, closing: bool) -> Iterator[Item]:
-        """Items up to the end, or up to the brace that closes the scope."""
-        while True:
-            start = self._place
-            self._skip_blank()
-            if self._place == len(self._tokens):
-                if closing:
-                    raise Unreadable("a brace is never closed")
-                return
-            token = self._tokens[self._place]
-            if token.kind == "directive":
-                self._place += 1
-                yield Item("directive", tuple(self._tokens[start : self._place]))
-            elif token.text == "}" and closing:
-                self._place += 1
-                return
-            elif token.text == ";":
-                self._place += 1
-                yield Item("declaration", tuple(self._tokens[start : self._place]))
+    def items(self, start: int, end: int) -> Iterator[Item]:
+        """Items between two places."""
+        while (place := self._after_blanks(start)) < end:
+            if self._tokens[place].kind == "directive":
+                item, after = Item("directive", self._cut(start, place + 1)), place + 1
             else:
-                yield self._item(start)
+                item, after = self._item(start, place, end)
+            yield item
+            start = after
 
-    def _skip_blank(self) -> None:
-        while self._place < len(self._tokens) and self._tokens[self._place].blank:
-            self._place += 1
+    def _cut(self, start: int, end: int) -> tuple[Token, ...]:
+        return tuple(self._tokens[start:end])
 
-    def _item(self, start: int) -> Item:
-        seen_assignment = False
-        while self._place < len(self._tokens):
-            token = self._tokens[self._place]
+    def _after_blanks(self, place: int) -> int:
+        while place < len(self._tokens) and self._tokens[place].blank:
+            place += 1
+        return place
+
+    def _next(self, place: int) -> int:
+        """The place after a token, or after the bracket that closes it."""
+        return self._partners.get(place, place) + 1
+
+    def _item(self, start: int, place: int, end: int) -> tuple[Item, int]:
+        """An item that is no directive, and the place after it."""
+        assigned = False
+        while place < end:
+            token = self._tokens[place]
             if token.kind == "directive":
                 raise Unreadable(f"line {token.line}: a directive inside a declaration")
             if token.text == ";":
-                self._place += 1
-                return Item("declaration", tuple(self._tokens[start : self._place]))
+                return Item("declaration", self._cut(start, place + 1)), place + 1
+            if token.text == "{" and not assigned:
+                return self._braced(start, place, end)
+            assigned |= token.text == "="
+            place = self._next(place)
             if token.text == "template":
-                self._place += 1
-                self._skip_angles()
-                continue
-            if token.text == "operator":
+                place = self._after_angles(place, end)
+            elif token.text == "operator":
                 # Its name is made of marks; they end where its parameters begin.
-                self._skip_operator()
-                continue
-            if token.text == "=" and token.kind == "mark":
-                seen_assignment = True
-            if token.text == "{" and not seen_assignment:
-                return self._braced(start)
-            if token.text in _OPEN and token.kind == "mark":
-                self._skip_group()
-                continue
-            if token.text in _CLOSE and token.kind == "mark":
-                raise Unreadable(f"line {token.line}: a bracket that nobody opened")
-            self._place += 1
+                place = self._next(place) if self._partners.get(place) == place + 1 else place
+                while place < end and self._tokens[place].text not in ("(", "{", ";"):
+                    place += 1
         raise Unreadable("the source ends inside a declaration")
 
-    def _braced(self, start: int) -> Item:
-        """An item whose tokens up to here are followed by a brace."""
-        head = [token for token in self._tokens[start : self._place] if not token.blank]
-        words = [token.text for token in head]
+    def _braced(self, start: int, brace: int, end: int) -> tuple[Item, int]:
+        """An item whose tokens up to here are followed by a brace, and the place after it."""
+        words = [token.text for token in self._tokens[start:brace] if not token.blank]
         if not words:
-            raise Unreadable(f"line {self._tokens[self._place].line}: a brace that belongs to nothing")
-        if "namespace" in words[:2] or (words[0] == "extern" and len(words) == 2 and head[1].kind == "string"):
-            before = tuple(self._tokens[start : self._place])
-            self._place += 1
-            return Item("scope", before, tuple(self.items(closing=True)))
-        body = self._place
-        record = self._is_record(words)
-        self._skip_group()
-        if not record:
-            return Item("function", tuple(self._tokens[start : self._place]), body=body - start)
-        while self._place < len(self._tokens):
-            token = self._tokens[self._place]
-            if token.text in _OPEN and token.kind == "mark":
-                self._skip_group()
-                continue
-            self._place += 1
-            if token.text == ";":
-                return Item("record", tuple(self._tokens[start : self._place]))
+            raise Unreadable(f"line {self._tokens[brace].line}: a brace that belongs to nothing")
+        place = self._next(brace)
+        if "namespace" in words[:2] or (words[0] == "extern" and len(words) == 2 and words[1][-1] == '"'):
+            return Item("scope", self._cut(start, brace), tuple(self.items(brace + 1, place - 1))), place
+        if not _is_record(words):
+            return Item("function", self._cut(start, place), body=brace - start), place
+        while place < end:
+            place = self._next(place)
+            if self._tokens[place - 1].text == ";":
+                return Item("record", self._cut(start, place)), place
         raise Unreadable("a record without its semicolon")
 
-    @staticmethod
-    def _is_record(words: list[str]) -> bool:
-        rest = words
-        if rest[0] == "template":
-            depth = 0
-            for index, word in enumerate(rest[1:], 1):
-                depth += (word == "<") - (word == ">")
-                if depth == 0:
-                    rest = rest[index + 1 :]
-                    break
-        for index, word in enumerate(rest):
-            if word in _RECORDS:
-                # `struct X f() {` is a function; `struct __align__(16) X {` is none.
-                after = rest[index + 1 :]
-                return "(" not in after or after[:1] in (["__align__"], ["alignas"], ["__attribute__"])
-            if word == "(":
-                return False
-        return False
-
-    def _skip_angles(self) -> None:
-        """Go past the parameters of a template; explicit instantiations have none."""
-        self._skip_blank()
-        if self._place == len(self._tokens) or self._tokens[self._place].text != "<":
-            return
+    def _after_angles(self, place: int, end: int) -> int:
+        """The place after the parameters of a template; explicit instantiations have none."""
+        place = self._after_blanks(place)
+        if place >= end or self._tokens[place].text != "<":
+            return place
         depth = 0
-        while self._place < len(self._tokens):
-            token = self._tokens[self._place]
-            if token.text in _OPEN and token.kind == "mark":
-                self._skip_group()
-                continue
-            depth += (token.text == "<") - (token.text == ">")
-            self._place += 1
+        while place < end:
+            depth += (self._tokens[place].text == "<") - (self._tokens[place].text == ">")
+            place = self._next(place)
             if depth == 0:
-                return
+                return place
         raise Unreadable("the parameters of a template never end")
 
-    def _skip_operator(self) -> None:
-        self._place += 1
-        if [token.text for token in self._tokens[self._place : self._place + 2]] == ["(", ")"]:
-            self._place += 2
-        while self._place < len(self._tokens) and self._tokens[self._place].text not in ("(", "{", ";"):
-            self._place += 1
 
-    def _skip_group(self) -> None:
-        """Go past a bracket and everything up to its counterpart."""
-        waiting: list[str] = []
-        while self._place < len(self._tokens):
-            token = self._tokens[self._place]
-            self._place += 1
-            if token.kind != "mark":
-                continue
-            if token.text in _OPEN:
-                waiting.append(_OPEN[token.text])
-            elif token.text in _CLOSE:
-                if not waiting or waiting.pop() != token.text:
-                    raise Unreadable(f"line {token.line}: brackets do not match")
-                if not waiting:
-                    return
-        raise Unreadable("a bracket is never closed")
+def _is_record(words: Sequence[str]) -> bool:
+    depth = 0
+    for index, word in enumerate(words):
+        depth += (word == "<") - (word == ">")
+        if depth == 0 and word in _RECORDS:
+            # `struct X f() {` is a function; `struct __align__(16) X {` is none.
+            after = words[index + 1 :]
+            return "(" not in after or after[0] in ("__align__", "alignas", "__attribute__")
+        if depth == 0 and word == "(":
+            return False
+    return False

@@ -36,46 +36,39 @@ inline unsigned push(dim3 grid, dim3 block, size_t shared = 0, {stream} stream =
 }}
 """
 
-_RUNTIME_TEMPLATES = """\
-template <typename T> inline cudaError_t cudaMemcpyToSymbol(
-    const T& symbol, const void* source, size_t count, size_t offset = 0,
-    cudaMemcpyKind kind = cudaMemcpyHostToDevice) {
-  return ::cudaMemcpyToSymbol(static_cast<const void*>(&symbol), source, count, offset, kind);
+_KERNEL = ("typename R, typename... A, typename... B", "R (*it)(A...)", "reinterpret_cast<const void*>(it)")
+_SYMBOL = ("typename T, typename... B", "const T& it", "static_cast<const void*>(&it)")
+_COPY = (", const void* source, size_t count", ", source, count")
+_RUNTIME_TEMPLATES = {
+    name: f"template <{types}> inline cudaError_t {name}({before[0]}{it}{after[0]}, B... others) "
+    f"{{ return ::{name}({before[1]}{address}{after[1]}, others...); }}\n"
+    for name, (types, it, address), before, after in (
+        ("cudaFuncSetAttribute", _KERNEL, ("", ""), ("", "")),
+        ("cudaFuncSetCacheConfig", _KERNEL, ("", ""), ("", "")),
+        ("cudaLaunchKernel", _KERNEL, ("", ""), ("", "")),
+        ("cudaLaunchCooperativeKernel", _KERNEL, ("", ""), ("", "")),
+        ("cudaFuncGetAttributes", _KERNEL, ("cudaFuncAttributes* found, ", "found, "), ("", "")),
+        ("cudaGetSymbolAddress", _SYMBOL, ("void** found, ", "found, "), ("", "")),
+        ("cudaMemcpyToSymbol", _SYMBOL, ("", ""), _COPY),
+        ("cudaMemcpyToSymbolAsync", _SYMBOL, ("", ""), _COPY),
+        ("cudaMemcpyFromSymbol", _SYMBOL, ("void* target, ", "target, "), (", size_t count", ", count")),
+    )
 }
-template <typename T> inline cudaError_t cudaMemcpyToSymbolAsync(const T& symbol, const void* source, size_t count,
-    size_t offset = 0, cudaMemcpyKind kind = cudaMemcpyHostToDevice, cudaStream_t stream = 0) {
-  return ::cudaMemcpyToSymbolAsync(static_cast<const void*>(&symbol), source, count, offset, kind, stream);
+"""Overloads of the runtime that CUDA's headers have for its own compiler alone."""
+_EXTREMA = """\
+#include <type_traits>
+template <typename A, typename B> using kernelrl_common_t =
+    std::enable_if_t<std::is_arithmetic_v<A> && std::is_arithmetic_v<B>, std::common_type_t<A, B>>;
+template <typename A, typename B> inline kernelrl_common_t<A, B> min(A a, B b) {
+  kernelrl_common_t<A, B> x = a, y = b;
+  return x < y ? x : y;
 }
-template <typename T> inline cudaError_t cudaMemcpyFromSymbol(
-    void* target, const T& symbol, size_t count, size_t offset = 0, cudaMemcpyKind kind = cudaMemcpyDeviceToHost) {
-  return ::cudaMemcpyFromSymbol(target, static_cast<const void*>(&symbol), count, offset, kind);
-}
-template <typename T> inline cudaError_t cudaGetSymbolAddress(void** address, const T& symbol) {
-  return ::cudaGetSymbolAddress(address, static_cast<const void*>(&symbol));
-}
-template <typename R, typename... A>
-inline cudaError_t cudaFuncSetAttribute(R (*kernel)(A...), cudaFuncAttribute attribute, int value) {
-  return ::cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), attribute, value);
-}
-template <typename R, typename... A>
-inline cudaError_t cudaFuncSetCacheConfig(R (*kernel)(A...), cudaFuncCache config) {
-  return ::cudaFuncSetCacheConfig(reinterpret_cast<const void*>(kernel), config);
-}
-template <typename R, typename... A>
-inline cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, R (*kernel)(A...)) {
-  return ::cudaFuncGetAttributes(attributes, reinterpret_cast<const void*>(kernel));
-}
-template <typename R, typename... A> inline cudaError_t cudaLaunchKernel(
-    R (*kernel)(A...), dim3 grid, dim3 block, void** arguments, size_t shared = 0, cudaStream_t stream = 0) {
-  return ::cudaLaunchKernel(reinterpret_cast<const void*>(kernel), grid, block, arguments, shared, stream);
-}
-template <typename R, typename... A> inline cudaError_t cudaLaunchCooperativeKernel(
-    R (*kernel)(A...), dim3 grid, dim3 block, void** arguments, size_t shared = 0, cudaStream_t stream = 0) {
-  return ::cudaLaunchCooperativeKernel(reinterpret_cast<const void*>(kernel), grid, block, arguments, shared, stream);
+template <typename A, typename B> inline kernelrl_common_t<A, B> max(A a, B b) {
+  kernelrl_common_t<A, B> x = a, y = b;
+  return x > y ? x : y;
 }
 """
-"""Overloads of the runtime that CUDA's headers have for its own compiler alone."""
-_TEMPLATED = set(re.findall(r"cudaError_t (cuda\w+)\(", _RUNTIME_TEMPLATES))
+"""What CUDA's headers define outside of any namespace, for its own compiler alone."""
 
 _PUSH = {
     "cuda": _LAUNCHES.format(push="__cudaPushCallConfiguration", stream="struct CUstream_st*"),
@@ -101,26 +94,7 @@ def host_prelude(language: str, names: Collection[str], *, launches: bool) -> st
     """
     text = _PUSH[language] if launches else ""
     if not {"min", "max"}.isdisjoint(names):
-        text += _extrema()
-    if language == "cuda" and not _TEMPLATED.isdisjoint(names):
-        text += _RUNTIME_TEMPLATES
+        text += _EXTREMA
+    if language == "cuda":
+        text += "".join(overload for name, overload in _RUNTIME_TEMPLATES.items() if name in names)
     return text
-
-
-def _extrema() -> str:
-    """The overloads of min and max that CUDA's headers define outside of any namespace, for its own compiler alone."""
-    plain = ("int", "unsigned", "long", "unsigned long", "long long", "unsigned long long", "float", "double")
-    mixed = (
-        ("int", "unsigned", "unsigned"),
-        ("long", "unsigned long", "unsigned long"),
-        ("long long", "unsigned long long", "unsigned long long"),
-        ("float", "double", "double"),
-    )
-    cases = [(name, name, name) for name in plain]
-    cases += [case for a, b, result in mixed for case in ((a, b, result), (b, a, result))]
-    return "".join(
-        f"static inline {result} {name}({a} a, {b} b) "
-        f"{{ return ({result})a {sign} ({result})b ? ({result})a : ({result})b; }}\n"
-        for a, b, result in cases
-        for name, sign in (("min", "<"), ("max", ">"))
-    )

@@ -16,10 +16,11 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from kernelrl_core.api.config import FileLock, replace_directory, write_atomically
+from kernelrl_core.api.config import FileLock
+from kernelrl_judge.build.store import scratch
 from kernelrl_judge.build.toolchain import Toolchain, ToolchainMissing
 
 __all__ = ["HEADERS", "MODULE_NAME", "Prepared", "prepare"]
@@ -37,14 +38,16 @@ HEADERS = {"types": _TYPES, "extension": "#include <torch/extension.h>\n"}
 _LEFT_OUT = {"types": ("torch/library.h",)}
 """What a precompiled header goes without. Each unit instantiates the templates that a header's own functions use; those
 of torch's library for operators are a quarter of all, and whoever registers one takes the other header."""
-_ABANDONED_S = 3600.0
+_BINDER, _CAPTURE = (Path(__file__).with_name(name) for name in ("binder.cpp", "capture.c"))
+_HEADER = "kernelrl_prelude.h"
 _DAY_S = 86_400.0
 _UNUSED_S = 14 * _DAY_S
 _NAME = re.compile(rb"[A-Za-z_]\w*")
 
 
 class Prepared:
-    """The prepared parts of one toolchain.
+    """The prepared parts of one toolchain. To get one may raise `ToolchainMissing`: a compiler cannot compile torch's
+    own headers, or there is no space.
 
     Args:
         directory: of this toolchain alone.
@@ -55,10 +58,6 @@ class Prepared:
         self.directory = directory
         self.on_wait: Callable[[float], None] = lambda seconds: None
         """Called with the seconds that a build waited for a header: they are not the candidate's."""
-
-    @property
-    def binder(self) -> Path:
-        return self.directory / "kernelrl_binder.so"
 
     def host_command(self, flags: Sequence[str]) -> list[str]:
         """g++ with the flags that every host part is compiled with."""
@@ -71,36 +70,21 @@ class Prepared:
         ]
 
     def header(self, name: str, flags: Sequence[str]) -> Path:
-        """A header with its precompiled form beside it, built now if it never was."""
+        """A header with its precompiled form beside it."""
+        started = time.monotonic()
         variant = "-".join([name, *(re.sub(r"\W+", "_", flag) for flag in flags)])
-        path = self.directory / variant / "kernelrl_prelude.h"
+        is_new = not (self.directory / variant).exists()
+        path = self._part(variant, lambda directory: self._make_header(name, flags, directory)) / _HEADER
         built = path.with_suffix(".h.gch")
-        if not built.exists():
-            started = time.monotonic()
-            with self._once(variant):
-                if not built.exists():
-                    self._drop_unused()
-                    self._build_header(name, flags, path)
+        if is_new:
             self.on_wait(time.monotonic() - started)
         elif time.time() - built.stat().st_mtime > _DAY_S:
             built.touch()
         return path
 
-    def _drop_unused(self) -> None:
-        """Remove precompiled headers that nothing uses any more, those of other toolchains too."""
-        for built in self.directory.parent.glob("*/*/*.gch"):
-            with contextlib.suppress(OSError):
-                if time.time() - built.stat().st_mtime > _UNUSED_S:
-                    shutil.rmtree(built.parent)
-
     def known_names(self) -> frozenset[bytes]:
         """Every name that occurs in torch's extension header and what it includes, macros among them."""
-        path = self.directory / "names"
-        if not path.exists():
-            with self._once("names"):
-                if not path.exists():
-                    self._collect_names(path)
-        return frozenset(path.read_bytes().split(b"\n"))
+        return frozenset(self._part("names", self._make_names).read_bytes().split(b"\n"))
 
     def link_libraries(self) -> Path:
         """A directory with an empty library for each of torch's and the runtime's, under the names that these load by.
@@ -108,41 +92,19 @@ class Prepared:
         A shared object is not checked against the libraries that it names, and to read their tables of symbols is most
         of what linking costs.
         """
-        path = self.directory / "libraries"
-        if not path.exists():
-            with self._once("libraries"):
-                if not path.exists():
-                    with self._timed("libraries"), self._partial() as scratch:
-                        self._empty_libraries(scratch)
-                        replace_directory(scratch, path, sync=False)
-        return path
-
-    def _empty_libraries(self, directory: Path) -> None:
-        toolchain = self.toolchain
-        for name in (*toolchain.libraries, "torch_python"):
-            file = f"lib{name}.so"
-            real = next((str(Path(path) / file) for path in toolchain.library_dirs if (Path(path) / file).exists()), "")
-            if not real:
-                continue
-            shown = subprocess.run(["objdump", "-p", real], capture_output=True, text=True).stdout
-            loaded_by = re.search(r"^\s*SONAME\s+(\S+)", shown, re.MULTILINE)
-            if loaded_by is not None:
-                soname = f"-Wl,-soname,{loaded_by.group(1)}"
-                self._run(
-                    [toolchain.cxx, "-shared", "-nostdlib", soname, "-x", "c", os.devnull, "-o", str(directory / file)]
-                )
+        return self._part("libraries", self._make_libraries)
 
     def capture_object(self) -> Path:
         """The object that records work of an extension for CUDA (`capture.c`)."""
-        path = self.directory / "capture.o"
-        if not path.exists():
-            with self._once("capture"):
-                if not path.exists():
-                    with self._timed("capture"), self._partial() as scratch:
-                        source, made = str(_capture_source()), str(scratch / "capture.o")
-                        self._run([self.toolchain.cxx, "-x", "c", "-O2", "-fPIC", "-c", source, "-o", made])
-                        os.replace(made, path)
-        return path
+        command = [self.toolchain.cxx, "-x", "c", "-O2", "-fPIC", "-c", str(_CAPTURE), "-o"]
+        return self._part("capture.o", lambda made: self._run([*command, str(made)]))
+
+    def binder(self) -> Path:
+        """The module that calls trampolines (`binder.cpp`)."""
+        command = [*self.host_command(["-O1", "-shared"]), str(_BINDER)]
+        command += [*(f"-L{path}" for path in self.toolchain.library_dirs)]
+        command += ["-lc10", "-ltorch_cpu", "-ltorch", "-ltorch_python", "-o"]
+        return self._part("kernelrl_binder.so", lambda made: self._run([*command, str(made)]))
 
     def prove(self, archs: Sequence[str]) -> None:
         """Compile an empty kernel, once for each list of architectures.
@@ -151,73 +113,63 @@ class Prepared:
             ToolchainMissing: the compiler cannot, whatever the kernel: with this architecture or C++ compiler, or
                 because parts of it are missing.
         """
-        toolchain = self.toolchain
-        done = self.directory / "-".join(["proved", *(re.sub(r"[^\w.]", "_", arch) for arch in archs)])
-        if toolchain.language == "cpp" or done.exists():
-            return
-        with self._once("device"), self._timed("device"), self._partial() as scratch:
-            source = scratch / "empty.cu"
-            source.write_text("__global__ void empty() {}\n")
-            if toolchain.language == "hip":
-                # Where CUDA is installed too, hipcc would hand everything to nvcc.
-                command = ["env", "HIP_PLATFORM=amd", toolchain.device_compiler, "-x", "hip", "--genco"]
-                command += [f"--offload-arch={arch}" for arch in archs]
-            else:
-                numbers = [arch.removesuffix("+PTX").replace(".", "") for arch in archs]
-                command = [toolchain.device_compiler, "-c"]
-                command += [f"-gencode=arch=compute_{number},code=sm_{number}" for number in numbers]
-            self._run([*command, str(source), "-o", str(scratch / "empty.o")], f"a kernel for {', '.join(archs)}")
-            done.touch()
+        if self.toolchain.language != "cpp":
+            name = "-".join(["proved", *(re.sub(r"[^\w.]", "_", arch) for arch in archs)])
+            self._part(name, lambda made: self._compile_empty(archs, made))
 
-    def build_binder(self) -> None:
-        if self.binder.exists():
-            return
-        with self._once("binder"):
-            if self.binder.exists():
-                return
-            with self._timed("binder"), self._partial() as scratch:
-                command = [
-                    *self.host_command(["-O1", "-shared"]),
-                    *(str(_binder_source()), "-o", str(scratch / "binder.so")),
-                    *(f"-L{path}" for path in self.toolchain.library_dirs),
-                    *("-lc10", "-ltorch_cpu", "-ltorch", "-ltorch_python"),
-                ]
-                self._run(command)
-                os.replace(scratch / "binder.so", self.binder)
+    def _part(self, name: str, make: Callable[[Path], None]) -> Path:
+        """A file or directory that is made now if it never was: `make` gets the path of one that becomes it."""
+        path = self.directory / name
+        if not path.exists():
+            self.directory.mkdir(parents=True, exist_ok=True)
+            with FileLock(self.directory / f".{name}.lock"):
+                if not path.exists():
+                    with scratch(self.directory) as partial:
+                        make(partial / name)
+                        os.rename(partial / name, path)
+        return path
 
-    def _build_header(self, name: str, flags: Sequence[str], path: Path) -> None:
-        content = HEADERS[name] + (_CUDA_HEADERS if self.toolchain.language == "cuda" and self._has_cuda() else "")
-        with self._timed(path.parent.name), self._partial() as scratch:
-            (scratch / path.name).write_text(content)
-            for left_out in _LEFT_OUT.get(name, ()):
-                (scratch / "without" / left_out).parent.mkdir(parents=True, exist_ok=True)
-                (scratch / "without" / left_out).write_text("#pragma once\n")
-            self._run(
-                [
-                    *self.host_command([*flags, "-isystem", str(scratch / "without")]),
-                    *("-x", "c++-header", str(scratch / path.name), "-o", str(scratch / f"{path.name}.gch")),
-                ]
-            )
-            replace_directory(scratch, path.parent, sync=False)
+    def _make_header(self, name: str, flags: Sequence[str], directory: Path) -> None:
+        # What nothing uses any more goes, of other toolchains too.
+        for built in self.directory.parent.glob("*/[!.]*/*.gch"):
+            with contextlib.suppress(OSError):
+                if time.time() - built.stat().st_mtime > _UNUSED_S:
+                    shutil.rmtree(built.parent.rename(built.parent.with_name(f".part-{time.time_ns()}")))
+        directory.mkdir()
+        (directory / _HEADER).write_text(HEADERS[name] + self._device_headers())
+        for left_out in _LEFT_OUT.get(name, ()):
+            (directory / "without" / left_out).parent.mkdir(parents=True)
+            (directory / "without" / left_out).write_text("#pragma once\n")
+        command = self.host_command([*flags, "-isystem", str(directory / "without")])
+        self._run([*command, "-x", "c++-header", str(directory / _HEADER), "-o", str(directory / f"{_HEADER}.gch")])
 
-    def _has_cuda(self) -> bool:
-        return self.toolchain.has_device_headers
+    def _device_headers(self) -> str:
+        return _CUDA_HEADERS if self.toolchain.language == "cuda" and self.toolchain.has_device_headers else ""
 
-    def _collect_names(self, path: Path) -> None:
-        with self._timed("names"), self._partial() as scratch:
-            source = scratch / "all.cpp"
-            cuda = self.toolchain.language == "cuda"
-            source.write_text(
-                HEADERS["extension"]
-                + (
-                    _CUDA_HEADERS + "#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n"
-                    if cuda and self._has_cuda()
-                    else ""
-                )
-            )
-            done = subprocess.run([*self.host_command([]), "-E", "-dD", str(source)], capture_output=True)
-            found = sorted(set(_NAME.findall(done.stdout)))
-            write_atomically(path, b"\n".join(found), sync=False)
+    def _make_names(self, made: Path) -> None:
+        source = made.with_suffix(".cpp")
+        headers = self._device_headers()
+        more = "#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n" if headers else ""
+        source.write_text(HEADERS["extension"] + headers + more)
+        done = subprocess.run([*self.host_command([]), "-E", "-dD", str(source)], capture_output=True)
+        made.write_bytes(b"\n".join(sorted(set(_NAME.findall(done.stdout)))))
+
+    def _make_libraries(self, directory: Path) -> None:
+        directory.mkdir()
+        for file in (f"lib{name}.so" for name in (*self.toolchain.libraries, "torch_python")):
+            paths = (Path(path) / file for path in self.toolchain.library_dirs)
+            real = next((str(path) for path in paths if path.exists()), "")
+            shown = subprocess.run(["objdump", "-p", real], capture_output=True, text=True).stdout if real else ""
+            if loaded_by := re.search(r"^\s*SONAME\s+(\S+)", shown, re.MULTILINE):
+                command = [self.toolchain.cxx, "-shared", "-nostdlib", f"-Wl,-soname,{loaded_by[1]}", "-x", "c"]
+                self._run([*command, os.devnull, "-o", str(directory / file)])
+
+    def _compile_empty(self, archs: Sequence[str], made: Path) -> None:
+        source = made.with_name("empty.cu")
+        source.write_text("__global__ void empty() {}\n")
+        command = [*self.toolchain.device_command(archs), "--genco" if self.toolchain.language == "hip" else "-c"]
+        self._run([*command, str(source), "-o", str(made.with_name("empty.o"))], f"a kernel for {', '.join(archs)}")
+        made.touch()
 
     def _run(self, command: list[str], what: str = "torch's own headers") -> None:
         environment = {**os.environ, "PATH": self.toolchain.path()}
@@ -236,54 +188,17 @@ class Prepared:
                 "mend or replace that compiler, or choose another architecture; kernelrl doctor",
             )
 
-    def _once(self, part: str) -> FileLock:
-        self.directory.mkdir(parents=True, exist_ok=True)
-        return FileLock(self.directory / f".{part}.lock")
-
-    @contextlib.contextmanager
-    def _partial(self) -> Iterator[Path]:
-        for left in self.directory.glob(".part-*"):
-            # Of a process that was killed: the longest part takes minutes.
-            with contextlib.suppress(OSError):
-                if time.time() - left.stat().st_mtime > _ABANDONED_S:
-                    shutil.rmtree(left, ignore_errors=True)
-        scratch = Path(tempfile.mkdtemp(prefix=".part-", dir=self.directory))
-        try:
-            yield scratch
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
-
-    @contextlib.contextmanager
-    def _timed(self, part: str) -> Iterator[None]:
-        """Note what a part took: it is paid once and reported apart from the builds."""
-        started = time.monotonic()
-        yield
-        with open(self.directory / "seconds.jsonl", "a") as file:
-            file.write(json.dumps({"part": part, "seconds": round(time.monotonic() - started, 2)}) + "\n")
-
 
 def prepare(toolchain: Toolchain, directory: Path) -> Prepared:
-    """The prepared parts of a toolchain; the binder is built now if it never was, the headers when they are used.
-
-    Raises:
-        ToolchainMissing: torch's own headers do not compile here.
-    """
+    """The prepared parts of a toolchain; each is made when it is first used."""
     # Whatever of this module the parts depend on gives them another place.
     own = [
         HEADERS,
         _LEFT_OUT,
         _CUDA_HEADERS,
         Prepared(toolchain, directory).host_command([]),
-        _binder_source().read_text(),
-        *([_capture_source().read_text()] if toolchain.language == "cuda" else []),
+        _BINDER.read_text(),
+        *([_CAPTURE.read_text()] if toolchain.language == "cuda" else []),
     ]
     stamp = hashlib.sha256(json.dumps(own).encode()).hexdigest()[:8]
     return Prepared(toolchain, directory / f"{toolchain.id}-{stamp}")
-
-
-def _capture_source() -> Path:
-    return Path(__file__).with_name("capture.c")
-
-
-def _binder_source() -> Path:
-    return Path(__file__).with_name("binder.cpp")

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 import attrs
 
 __all__ = ["InlineRequest"]
 
-_FORMAT = 4
+_FORMAT = 5
 """Goes into every key: raise it when what a build gives changes."""
+
+
+def _words(flags: Iterable[str]) -> tuple[str, ...]:
+    return tuple(word for flag in flags for word in flag.split())
 
 
 @attrs.frozen
 class InlineRequest:
-    """One call of `load_inline`, and what the backend adds to it."""
+    """One call of `load_inline`, and what the backend adds to it. Each flag is a word of its own."""
 
     language: Literal["cuda", "hip", "cpp"]
     name: str
@@ -27,17 +31,14 @@ class InlineRequest:
     """What the call names `cuda_sources`."""
     functions: tuple[tuple[str, str], ...]
     """Functions to bind, with their documentation; empty when the sources hold a Python module of their own."""
-    cflags: tuple[str, ...]
-    device_flags: tuple[str, ...]
-    ldflags: tuple[str, ...]
+    cflags: tuple[str, ...] = attrs.field(converter=_words)
+    device_flags: tuple[str, ...] = attrs.field(converter=_words)
+    ldflags: tuple[str, ...] = attrs.field(converter=_words)
     include_paths: tuple[str, ...]
     arch: tuple[str, ...]
     """Architectures of the GPU, such as `9.0` or `gfx90a`; empty for the processor."""
     device_only: bool = False
     """Compile the device code and stop."""
-
-    def to_json(self) -> dict[str, Any]:
-        return attrs.asdict(self)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> InlineRequest:
@@ -47,5 +48,5 @@ class InlineRequest:
 
     def key(self, toolchain_id: str) -> str:
         """Hex SHA-256 of everything that the result depends on."""
-        content = {**self.to_json(), "name": "", "toolchain": toolchain_id, "format": _FORMAT}
+        content = {**attrs.asdict(self), "name": "", "toolchain": toolchain_id, "format": _FORMAT}
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode("utf-8", "surrogatepass")).hexdigest()

@@ -11,18 +11,22 @@ import os
 import secrets
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import attrs
+
 from kernelrl_core.api.evaluators import EvaluationSettings
 from kernelrl_judge.build.calls import InlineCall, find_inline_calls
 from kernelrl_judge.build.confined import PATIENCE
-from kernelrl_judge.build.emptying import without_kernel_bodies
 from kernelrl_judge.build.imports import library_imports
-from kernelrl_judge.build.kept import kept_answer, store_of
+from kernelrl_judge.build.kernel_syntax import without_kernel_bodies
 from kernelrl_judge.build.lexing import Unreadable
+from kernelrl_judge.build.store import kept_answer, store_of
+from kernelrl_judge.build.toolchain import said
 from kernelrl_judge.protocol.frames import ProtocolError
 
 __all__ = ["BuildCrashed", "BuildService", "BuildUnavailable", "call_request", "device_arch", "target_archs"]
@@ -81,7 +85,9 @@ class BuildService:
             Cancelled: nobody waits any more.
         """
         request = _request(_read(asked), spec)
-        shown = _shows(source, request, spec)
+        calls = [call_request(call, spec) for call in find_inline_calls(source) if call.complete]
+        # A source shows a build as it is, but for its name.
+        shown = any({**call, "name": request["name"]} == request for call in calls)
         if disabled:
             if any("__global__" in flag for flag in request["device_flags"]):
                 raise Unreadable("a macro of the flags makes kernels")
@@ -89,9 +95,7 @@ class BuildService:
         order = self._order(request, settings)
         if not shown:
             order["scope"] = secrets.token_hex(16)
-            result = self._run(order, cancelled)
-        else:
-            result = kept_answer(order) or self._run(order, cancelled)
+        result = (kept_answer(order) if shown else None) or self._run(order, cancelled)
         try:
             return self._told(result, spec)
         finally:
@@ -106,13 +110,11 @@ class BuildService:
             facts = {"route": "failed", "seconds": result.get("seconds"), "cpu_seconds": result.get("cpu_seconds", 0.0)}
             facts["final"] = "until" not in result
             return json.dumps({"error": result["error"][-200_000:], "facts": facts}).encode(), []
-        told = {name: result[name] for name in ("kind", "bindings", "module_name") if name in result}
-        told["facts"] = {name: result[name] for name in _FACTS if name in result}
-        told["resources"] = result.get("resources", [])
+        told = {name: result[name] for name in ("kind", "bindings", "module_name", "resources")}
+        told["facts"] = {name: result[name] for name in _FACTS}
+        told["library_symbols"] = library_imports(result["path"], spec["language"])
         # By descriptor and not by path: a runner does not see the files of its judge.
-        paths = [result["path"]] if result.get("path") else []
-        told["library_symbols"] = [name for path in paths for name in library_imports(path, spec["language"])]
-        paths += [result["binder"]] if result["kind"] == "bound" else []
+        paths = [path for path in (result["path"], result["binder"]) if path]
         return json.dumps(told).encode(), [os.open(path, os.O_RDONLY | os.O_CLOEXEC) for path in paths]
 
     async def prebuild(self, call: InlineCall, spec: Mapping[str, Any], settings: EvaluationSettings) -> None:
@@ -135,12 +137,8 @@ class BuildService:
             raise
 
     def _order(self, request: Mapping[str, Any], settings: EvaluationSettings) -> dict[str, Any]:
-        return {
-            "directory": str(self._directory),
-            "request": request,
-            "timeout_s": settings.build_timeout_s,
-            "memory_mib": settings.build_memory_mib,
-        }
+        limits = {"timeout_s": settings.build_timeout_s, "memory_mib": settings.build_memory_mib}
+        return {"directory": str(self._directory), "request": request, **limits}
 
     @staticmethod
     def _run(order: Mapping[str, Any], cancelled: Callable[[], bool]) -> dict[str, Any]:
@@ -162,31 +160,26 @@ class _NoAnswer(Exception):
 def _job(order: Mapping[str, Any], cancelled: Callable[[], bool]) -> dict[str, Any]:
     from kernelrl_judge.peer.process import Cancelled
 
-    started = time.monotonic()
-    with subprocess.Popen(_JOB, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    latest = time.monotonic() + PATIENCE * order["timeout_s"] + _PREPARATION_S
+    with contextlib.ExitStack() as stack:
+        # Of a pipe, `communicate` would write no more after its first time limit.
+        given = stack.enter_context(tempfile.TemporaryFile())
+        given.write(json.dumps(order).encode())
+        given.seek(0)
+        process = stack.enter_context(
+            subprocess.Popen(_JOB, stdin=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        )
         try:
-            assert process.stdin is not None
-            assert process.stdout is not None
-            assert process.stderr is not None
-            with contextlib.suppress(BrokenPipeError):
-                process.stdin.write(json.dumps(order).encode())
-                process.stdin.close()
-            os.set_blocking(process.stdout.fileno(), False)
-            os.set_blocking(process.stderr.fileno(), False)
-            output, trouble = b"", b""
-            while process.poll() is None:
-                output += process.stdout.read() or b""
-                trouble += process.stderr.read() or b""
-                if cancelled():
-                    raise Cancelled
-                if time.monotonic() - started > PATIENCE * order["timeout_s"] + _PREPARATION_S:
-                    raise _NoAnswer("does not end")
-                time.sleep(_POLL_S)
-            output += process.stdout.read() or b""
-            trouble += process.stderr.read() or b""
+            while process.returncode is None:
+                try:
+                    output, trouble = process.communicate(timeout=_POLL_S)
+                except subprocess.TimeoutExpired:
+                    if cancelled():
+                        raise Cancelled from None
+                    if time.monotonic() > latest:
+                        raise _NoAnswer("does not end") from None
         finally:
-            if process.poll() is None:
-                process.kill()
+            process.kill()
     try:
         result: dict[str, Any] = json.loads(output)
     except ValueError:
@@ -200,14 +193,10 @@ def _job(order: Mapping[str, Any], cancelled: Callable[[], bool]) -> dict[str, A
 def call_request(call: InlineCall, spec: Mapping[str, Any]) -> dict[str, Any]:
     """The build that a call in a source asks for."""
     asked = {
-        "name": call.name,
+        **attrs.asdict(call, recurse=False),
         "cpp_sources": [piece.text for piece in call.cpp_sources],
         "device_sources": [piece.text for piece in call.cuda_sources],
-        "functions": [list(pair) for pair in call.functions or ()],
-        "cflags": list(call.cflags),
-        "device_flags": list(call.device_flags),
-        "ldflags": list(call.ldflags),
-        "include_paths": list(call.include_paths),
+        "functions": call.functions or (),
     }
     return _request(asked, spec)
 
@@ -215,12 +204,7 @@ def call_request(call: InlineCall, spec: Mapping[str, Any]) -> dict[str, Any]:
 @functools.cache
 def device_arch() -> str:
     """Architecture of the GPU at hand, such as `9.0`, by asking the driver; empty where there is none."""
-    try:
-        command = ["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=20)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout.split("\n")[0].strip() if done.returncode == 0 else ""
+    return said(["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"]).split("\n")[0].strip()
 
 
 def target_archs(spec: Mapping[str, Any]) -> list[str]:
@@ -247,26 +231,18 @@ def _read(asked: bytes) -> dict[str, Any]:
     return dict(data)
 
 
-def _shows(source: str, request: Mapping[str, Any], spec: Mapping[str, Any]) -> bool:
-    """Whether a source shows a build as it is, but for its name."""
-    calls = [call for call in find_inline_calls(source) if call.complete]
-    return any({**call_request(call, spec), "name": request["name"]} == request for call in calls)
-
-
 def _request(asked: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[str, Any]:
-    flags = [str(flag) for flag in spec.get("flags", ())]
+    request = {name: [str(text) for text in asked[name]] for name in _LISTS}
     device = spec["language"] != "cpp"
+    if not device:
+        # An empty text stands for no device code where there is none to compile.
+        request["device_sources"] = [text for text in request["device_sources"] if text.strip()]
+    request["device_flags" if device else "cflags"] += [str(flag) for flag in spec.get("flags", ())]
     return {
+        **request,
         "language": spec["language"],
         "name": str(asked["name"]),
-        "cpp_sources": [str(text) for text in asked["cpp_sources"]],
-        # An empty text stands for no device code where there is none to compile.
-        "device_sources": [str(text) for text in asked["device_sources"] if device or str(text).strip()],
         "functions": [[str(name), str(text)] for name, text in asked["functions"]],
-        "cflags": [str(flag) for flag in asked["cflags"]] + ([] if device else flags),
-        "device_flags": [str(flag) for flag in asked["device_flags"]] + (flags if device else []),
-        "ldflags": [str(flag) for flag in asked["ldflags"]],
-        "include_paths": [str(path) for path in asked["include_paths"]],
         "arch": target_archs(spec),
         "device_only": bool(spec.get("device_only")),
     }

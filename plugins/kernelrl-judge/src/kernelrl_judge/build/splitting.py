@@ -24,10 +24,9 @@ from kernelrl_judge.build.kernel_syntax import (
     function_name,
     head_names,
     is_mutable_variable,
-    specialises,
     with_launches,
 )
-from kernelrl_judge.build.lexing import Item, Unreadable, items, text_of
+from kernelrl_judge.build.lexing import Item, Unreadable, items
 from kernelrl_judge.build.preludes import device_prelude, host_prelude
 from kernelrl_judge.build.stubs import stub_body
 
@@ -104,7 +103,7 @@ def split(source: str, language: str, file: str) -> Split:
         raise Unsplittable(str(error)) from None
     work = _Splitter(language, file)
     for item in found:
-        work.add(item, ())
+        work.add(item)
     return work.finish()
 
 
@@ -114,35 +113,32 @@ class _Splitter:
         self._file = file
         self._host: list[str] = []
         self._device: list[str] = []
-        self._host_names: set[str] = set()
+        self._used: set[str] = set()
+        """Names in functions of the host."""
         self._kernels: dict[str, bool] = {}
-        self._device_names: set[str] = set()
+        """Name: whether it is a template."""
+        self._device_only: set[str] = set()
         self._host_only: set[str] = set()
         self._further_headers = False
         self._accessors: list[str] = []
         self._stubs: dict[int, str | None] = {}
-
-    def add(self, item: Item, scopes: tuple[str, ...]) -> None:
-        getattr(self, f"_add_{item.kind}")(item, scopes)
+        """Place in the host unit: what stands there if all kernels have a stub."""
 
     def finish(self) -> Split:
-        body = "".join(self._device)
-        if missing := self._host_names & _DEVICE_LIBRARIES:
+        templated = {name for name in self._used if _DEVICE_COMPILER_ONLY.match(name)}
+        if missing := self._used & _DEVICE_LIBRARIES or templated:
             raise Unsplittable(f"host code uses {min(missing)}")
-        if templated := [name for name in self._host_names if _DEVICE_COMPILER_ONLY.match(name)]:
-            raise Unsplittable(f"host code uses {min(templated)}")
-        prelude = device_prelude(self._language, body)
-        prelude_of_host = host_prelude(self._language, self._host_names, launches=bool(self._kernels))
         # A variable of the device has a host side of its own.
         has_stubs = self._language == "cuda" and not self._accessors and None not in self._stubs.values()
         for place, stub in self._stubs.items():
             self._host[place] += stub if has_stubs and stub is not None else ";"
+        body = "".join(self._device)
         return Split(
-            host=prelude_of_host + "".join(self._host),
-            device=prelude + body + "".join(self._accessors),
+            host=host_prelude(self._language, self._used, launches=bool(self._kernels)) + "".join(self._host),
+            device=device_prelude(self._language, body) + body + "".join(self._accessors),
             kernels=tuple(self._kernels),
             templates=tuple(name for name, template in self._kernels.items() if template),
-            device_names=frozenset(self._device_names),
+            device_names=frozenset(self._device_only),
             host_names=frozenset(self._host_only),
             stubs=has_stubs and bool(self._kernels),
             further_headers=self._further_headers,
@@ -150,80 +146,81 @@ class _Splitter:
 
     # --- items ------------------------------------------------------------------------------------------------------
 
-    def _add_directive(self, item: Item, scopes: tuple[str, ...]) -> None:
-        text = text_of(item.tokens).strip()
-        if _TORCH_HEADERS.match(text):
-            if re.search(r"\.cuh[>\"]", text):
-                raise Unsplittable(f"line {item.line}: a header of torch for the device")
-            self._further_headers |= not _USUAL_HEADERS.match(text)
-            self._put(self._host, item, text)
-            return
-        self._refuse(item, item.names())
-        if re.match(r"#\s*(?:el)?if", text) and of_torch(item.names()):
-            raise Unsplittable(f"line {item.line}: a condition on torch's headers")
-        include = _INCLUDE.match(text)
-        if include is None:
-            if re.match(r"#\s*define\b", text):
-                self._check_macro(item, text)
-            self._put(self._host, item, text)
-            self._put(self._device, item, text)
-            return
-        header = include.group(1)
-        if not _DEVICE_HEADERS.match(header):
-            self._put(self._host, item, text)
-        if _DEVICE_HEADERS.match(header) or header in _LIGHT_HEADERS or "/" in header or header.endswith(".h"):
-            self._put(self._device, item, text)
-
-    def _check_macro(self, item: Item, text: str) -> None:
+    def add(self, item: Item, *, nested: bool = False) -> None:
         names = item.names()
-        if names & _QUALIFIERS or "<<<" in text or names & _UNSPLITTABLE_NAMES:
-            raise Unsplittable(f"line {item.line}: a macro that makes device code or launches it")
+        if item.kind == "scope":
+            self._add_scope(item)
+        elif item.kind == "directive" and _TORCH_HEADERS.match(text := item.text.strip()):
+            if re.search(r"\.cuh[>\"]", text):
+                raise _unsplittable(item, "a header of torch for the device")
+            self._further_headers |= not _USUAL_HEADERS.match(text)
+            self._put(item, text, self._host)
+        elif found := names & _UNSPLITTABLE_NAMES:
+            raise _unsplittable(item, min(found))
+        elif item.kind == "directive":
+            self._add_directive(item, names, text)
+        elif item.kind == "record":
+            self._add_record(item, names)
+        elif item.kind == "function":
+            self._add_function(item, names)
+        else:
+            self._add_declaration(item, names, nested)
 
-    def _add_scope(self, item: Item, scopes: tuple[str, ...]) -> None:
-        head = [token.text for token in item.tokens if not token.blank]
-        opening = " ".join(head)
-        if set(head) & _TORCH_NAMES:
-            raise Unsplittable(f"line {item.line}: a namespace of torch")
-        if head == ["namespace"]:
-            # Kernels of an unnamed namespace could not be found from another unit.
-            opening = "inline namespace kernelrl_unnamed"
-        for unit in (self._host, self._device):
-            self._put(unit, item, opening + " {")
+    def _add_directive(self, item: Item, names: set[str], text: str) -> None:
+        if re.match(r"#\s*(?:el)?if", text) and of_torch(names):
+            raise _unsplittable(item, "a condition on torch's headers")
+        if re.match(r"#\s*define\b", text) and (names & _QUALIFIERS or "<<<" in text):
+            raise _unsplittable(item, "a macro that makes device code or launches it")
+        include = _INCLUDE.match(text)
+        header = include[1] if include else ""
+        if not _DEVICE_HEADERS.match(header):
+            self._put(item, text, self._host)
+        if (
+            not include
+            or _DEVICE_HEADERS.match(header)
+            or header in _LIGHT_HEADERS
+            or "/" in header
+            or header.endswith(".h")
+        ):
+            self._put(item, text, self._device)
+
+    def _add_scope(self, item: Item) -> None:
+        if not _TORCH_NAMES.isdisjoint(item.words):
+            raise _unsplittable(item, "a namespace of torch")
+        # Kernels of an unnamed namespace could not be found from another unit.
+        opening = "inline namespace kernelrl_unnamed" if item.words == ["namespace"] else " ".join(item.words)
+        self._put(item, opening + " {", self._host, self._device)
         for child in item.children:
-            self.add(child, (*scopes, opening))
+            self.add(child, nested=True)
         for unit in (self._host, self._device):
             unit.append("\n}\n")
 
-    def _add_record(self, item: Item, scopes: tuple[str, ...]) -> None:
-        names = item.names()
-        self._refuse(item, names)
+    def _add_record(self, item: Item, names: set[str]) -> None:
         if not of_torch(names):
-            self._put(self._device, item, text_of(item.tokens))
+            self._put(item, item.text, self._device)
         else:
             self._host_only |= head_names(item)
         if not names & _DEVICE_LIBRARIES:
-            self._put(self._host, item, with_launches(item.tokens))
-            return
-        self._device_names |= head_names(item)
-        if of_torch(names):
-            raise Unsplittable(f"line {item.line}: a record that needs torch and a device library")
+            self._put(item, with_launches(item.tokens), self._host)
+        elif of_torch(names):
+            raise _unsplittable(item, "a record that needs torch and a device library")
+        else:
+            self._device_only |= head_names(item)
 
-    def _add_declaration(self, item: Item, scopes: tuple[str, ...]) -> None:
-        names = item.names()
-        self._refuse(item, names)
-        words = [token.text for token in item.tokens if not token.blank]
+    def _add_declaration(self, item: Item, names: set[str], nested: bool) -> None:
+        words = item.words
         if "__global__" in names:
             if words[0] == "template" and words[1:2] != ["<"]:
                 # An explicit instantiation.
-                self._put(self._device, item, text_of(item.tokens))
+                self._put(item, item.text, self._device)
                 return
-            self._put(self._device, item, external(item.tokens))
-            self._put(self._host, item, declared(item.tokens))
+            self._put(item, external(item), self._device)
+            self._put(item, declared(item), self._host)
         elif "__constant__" in names or ("__device__" in names and "(" not in words):
-            self._add_variable(item, words, scopes)
+            self._add_variable(item, words, nested)
         elif "__device__" in names and "__host__" not in names:
-            self._device_names |= names
-            self._put(self._device, item, text_of(item.tokens))
+            self._device_only |= names
+            self._put(item, item.text, self._device)
         elif (
             of_torch(names)
             or (words[0] == "using" and names & {"std"} and "namespace" not in names)
@@ -231,80 +228,70 @@ class _Splitter:
             or (is_mutable_variable(words) and not names & _DEVICE_LIBRARIES)
         ):
             self._host_only |= {name for name in names if not of_torch([name])}
-            self._put(self._host, item, with_launches(item.tokens))
+            self._put(item, with_launches(item.tokens), self._host)
+        elif names & _DEVICE_LIBRARIES:
+            self._device_only |= names
+            self._put(item, item.text, self._device)
         else:
-            if not names & _DEVICE_LIBRARIES:
-                self._put(self._host, item, text_of(item.tokens))
-            else:
-                self._device_names |= names
             # A prototype of a host function is no use to the device unit, and no harm.
-            self._put(self._device, item, text_of(item.tokens))
+            self._put(item, item.text, self._host, self._device)
 
-    def _add_variable(self, item: Item, words: list[str], scopes: tuple[str, ...]) -> None:
-        self._put(self._device, item, text_of(item.tokens))
+    def _add_variable(self, item: Item, words: list[str], nested: bool) -> None:
+        self._put(item, item.text, self._device)
         plain = [word for word in words if word not in ("static", "extern", "__constant__", "__device__", ";")]
         joined = " ".join(plain)
         match = re.fullmatch(r"((?:[A-Za-z_]\w*(?: :: )?\s?)+?) ([A-Za-z_]\w*)((?: \[ [^\]]* \])*)(?: = .*)?", joined)
-        if match is None or scopes:
-            self._device_names |= {word for word in plain if re.fullmatch(r"[A-Za-z_]\w*", word)} - {"float", "int"}
+        if match is None or nested:
+            self._device_only |= {word for word in plain if re.fullmatch(r"[A-Za-z_]\w*", word)} - {"float", "int"}
             return
         kind, name, extent = match.groups()
         if kind.split()[0] == "const":
-            self._put(self._host, item, text_of(item.tokens).replace("__constant__", "").replace("__device__", ""))
+            self._put(item, item.text.replace("__constant__", "").replace("__device__", ""), self._host)
             return
         # The address of a device variable's shadow on the host is its handle: the host unit refers to the same one.
         self._accessors.append(f'\nextern "C" void* kernelrl_symbol_{name}() {{ return (void*)&{name}; }}\n')
-        self._put(
-            self._host,
-            item,
+        text = (
             f'extern "C" void* kernelrl_symbol_{name}(); typedef {kind} kernelrl_type_{name}{extent}; '
-            f"static kernelrl_type_{name}& {name} = *(kernelrl_type_{name}*)kernelrl_symbol_{name}();",
+            f"static kernelrl_type_{name}& {name} = *(kernelrl_type_{name}*)kernelrl_symbol_{name}();"
         )
+        self._put(item, text, self._host)
 
-    def _add_function(self, item: Item, scopes: tuple[str, ...]) -> None:
-        names = item.names()
-        self._refuse(item, names)
-        head = {token.text for token in item.tokens[: item.body] if token.kind == "name"}
+    def _add_function(self, item: Item, names: set[str]) -> None:
+        head = set(item.words)
+        name = function_name(item)
+        if head & {"__global__", "__device__"}:
+            if not name:
+                raise _unsplittable(item, "a function without a name")
+            if of_torch(names):
+                raise _unsplittable(item, "device code that uses torch")
         if "__global__" in head:
-            if of_torch(names):
-                raise Unsplittable(f"line {item.line}: a kernel that uses torch")
-            name = function_name(item.tokens[: item.body])
-            template = "template" in head
             if name in self._kernels:
-                raise Unsplittable(f"line {item.line}: several kernels of one name")
-            if template and specialises(item.tokens[: item.body]):
-                raise Unsplittable(f"line {item.line}: a specialised kernel")
-            self._kernels[name] = template
-            self._put(self._device, item, external(item.tokens))
-            self._stubs[len(self._host)] = stub_body(item.tokens[: item.body], name)
-            self._put(self._host, item, declared(item.tokens[: item.body]))
+                raise _unsplittable(item, "several kernels of one name")
+            if item.words[:3] == ["template", "<", ">"]:
+                raise _unsplittable(item, "a specialised kernel")
+            self._kernels[name] = "template" in head
+            self._put(item, external(item), self._device)
+            self._stubs[len(self._host)] = stub_body(item)
+            self._put(item, declared(item), self._host)
         elif "__device__" in head and "__host__" not in head:
-            if of_torch(names):
-                raise Unsplittable(f"line {item.line}: device code that uses torch")
-            self._device_names.add(function_name(item.tokens[: item.body]))
-            self._put(self._device, item, text_of(item.tokens))
+            self._device_only.add(name)
+            self._put(item, item.text, self._device)
         elif "__device__" in head or ("constexpr" in head and not of_torch(names)):
-            if of_torch(names):
-                raise Unsplittable(f"line {item.line}: device code that uses torch")
-            for unit in (self._host, self._device):
-                self._put(unit, item, text_of(item.tokens))
+            self._put(item, item.text, self._host, self._device)
         else:
             if inside := names & _OF_DEVICE:
-                raise Unsplittable(f"line {item.line}: {min(inside)} inside host code")
-            self._host_names |= names
+                raise _unsplittable(item, f"{min(inside)} inside host code")
+            self._used |= names
             self._host_only |= head_names(item)
-            self._put(self._host, item, with_launches(item.tokens))
+            self._put(item, with_launches(item.tokens), self._host)
 
-    # --- texts ------------------------------------------------------------------------------------------------------
+    def _put(self, item: Item, text: str, *units: list[str]) -> None:
+        for unit in units:
+            unit.append(f'\n#line {item.line} "{self._file}"\n{text.lstrip()}')
 
-    def _put(self, unit: list[str], item: Item, text: str) -> None:
-        line = item.line
-        stripped = text.lstrip()
-        unit.append(f'\n#line {line} "{self._file}"\n{stripped}')
 
-    def _refuse(self, item: Item, names: set[str]) -> None:
-        if found := names & _UNSPLITTABLE_NAMES:
-            raise Unsplittable(f"line {item.line}: {min(found)}")
+def _unsplittable(item: Item, why: str) -> Unsplittable:
+    return Unsplittable(f"line {item.line}: {why}")
 
 
 def of_torch(names: Iterable[str]) -> bool:

@@ -14,13 +14,17 @@ import random
 import shutil
 import tempfile
 import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from kernelrl_core.api.config import FileLock, replace_directory
+from kernelrl_judge.build.request import InlineRequest
+from kernelrl_judge.build.toolchain import Toolchain, ToolchainMissing, known_toolchain
 
-__all__ = ["BuildStore"]
+__all__ = ["BuildStore", "kept_answer", "keys", "scratch", "store_of"]
 
+_MAX_BYTES = 4 << 30
 _RESULT = "result.json"
 _PRUNING_SHARE = 1 / 32
 """Share of the writes, however small, after which the size of everything is looked at."""
@@ -30,6 +34,23 @@ _LARGE_SHARE = 1 / 1024
 """Share of what is kept beyond which an entry is large."""
 _YOUNG_S = 5.0
 """How long whoever has an entry made may take to open it."""
+_ABANDONED_S = 86_400.0
+
+
+@contextlib.contextmanager
+def scratch(place: Path) -> Iterator[Path]:
+    """An empty directory in another one, which is made on first use; removed afterwards."""
+    place.mkdir(parents=True, exist_ok=True)
+    for left in place.glob(".part-*"):
+        # Of a process that was killed.
+        with contextlib.suppress(OSError):
+            if time.time() - left.stat().st_mtime > _ABANDONED_S:
+                shutil.rmtree(left, ignore_errors=True)
+    partial = Path(tempfile.mkdtemp(prefix=".part-", dir=place))
+    try:
+        yield partial
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
 
 
 class BuildStore:
@@ -65,18 +86,13 @@ class BuildStore:
     def write(self, key: str, result: dict[str, Any], file: Path | None) -> dict[str, Any]:
         """Keep a result and its file; returns it as `read` would."""
         entry = self._entry(key)
-        entry.parent.mkdir(parents=True, exist_ok=True)
-        partial = Path(tempfile.mkdtemp(prefix=".part-", dir=entry.parent))
-        try:
+        with scratch(entry.parent) as partial:
             kept = {**result, "key": key, "bytes": 0}
             if file is not None:
                 shutil.copyfile(file, partial / file.name)
                 kept |= {"file": file.name, "bytes": file.stat().st_size}
             (partial / _RESULT).write_text(json.dumps(kept))
             replace_directory(partial, entry, sync=False)
-        except BaseException:
-            shutil.rmtree(partial, ignore_errors=True)
-            raise
         written = _bytes(entry)
         if random.random() < max(_PRUNING_SHARE, written / (_UNSEEN_SHARE * self._max_bytes)):
             self._prune()
@@ -100,16 +116,12 @@ class BuildStore:
         entries, young = [], time.time() - _YOUNG_S
         for entry in (self._directory / "objects").glob("??/*"):
             with contextlib.suppress(OSError):
-                size = _bytes(entry)
-                used = entry.stat().st_mtime
-                order = used > young, size < self._max_bytes * _LARGE_SHARE, used
-                entries.append((order, size, entry))
-        total = sum(size for _, size, _ in entries)
-        if total <= self._max_bytes:
-            return
-        entries.sort()
-        for _, size, entry in entries:
-            if total <= self._max_bytes * 0.9:
+                size, used = _bytes(entry), entry.stat().st_mtime
+                entries.append((used > young, size < self._max_bytes * _LARGE_SHARE, used, size, entry))
+        total = sum(size for *_, size, _ in entries)
+        left = self._max_bytes * 0.9 if total > self._max_bytes else math.inf
+        for *_, size, entry in sorted(entries):
+            if total <= left:
                 return
             shutil.rmtree(entry, ignore_errors=True)
             total -= size
@@ -120,3 +132,31 @@ def _bytes(entry: Path) -> int:
     with contextlib.suppress(OSError):
         return sum(file.stat().st_size for file in entry.iterdir())
     return 0
+
+
+def store_of(order: Mapping[str, Any]) -> BuildStore:
+    """The store that an order belongs to."""
+    return BuildStore(Path(order["directory"]), _MAX_BYTES)
+
+
+def keys(order: Mapping[str, Any], request: InlineRequest, toolchain: Toolchain) -> tuple[str, str]:
+    """Where an answer is kept: in general, and one that comes from a limit, which holds under the same limits.
+
+    An order with a `scope` shares neither with any other.
+    """
+    found = f"{toolchain.id}{order.get('scope', '')}"
+    return request.key(found), request.key(f"{found} {order['timeout_s']} {order['memory_mib']}")
+
+
+def kept_answer(order: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The answer to an order where one is kept, otherwise None; torch is not asked and nothing is made."""
+    request = InlineRequest.from_json(order["request"])
+    try:
+        toolchain = known_toolchain(request.language, Path(order["directory"]))
+    except ToolchainMissing:
+        return None
+    if toolchain is None:
+        return None
+    store = store_of(order)
+    found = next((found for key in keys(order, request, toolchain) if (found := store.read(key)) is not None), None)
+    return {**found, "cached": True} if found is not None else None

@@ -1,4 +1,5 @@
-"""Generates the host side of kernels: a stub for each, and the registration of their machine code.
+"""Generates the host side of kernels: a stub for each, the registration of their machine code, and the report
+of ptxas.
 
 What a device compiler makes of a kernel for the host is short: a function of the kernel's name that fetches the launch
 configuration and launches itself, and the registration of each such function with the runtime under the name that its
@@ -9,19 +10,16 @@ than half of what it does.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from typing import Any
 
-from kernelrl_judge.build.lexing import Token
+from kernelrl_judge.build.kernel_syntax import function_name, named, parameters, pieces
+from kernelrl_judge.build.lexing import Item
 
-__all__ = ["assembly", "entries", "prelude", "stub_body"]
+__all__ = ["assembly", "prelude", "read_resources", "stub_body"]
 
-_TYPE_WORDS = {
-    *("void", "bool", "char", "short", "int", "long", "signed", "unsigned", "float", "double", "const", "volatile"),
-    *("struct", "class", "enum", "typename", "__restrict__", "__restrict", "restrict", "auto"),
-}
-_BRACKETS = {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}
-_ENTRY = re.compile(r"Compiling entry function '([^']+)'")
-
+_FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+_USED = re.compile(r"Used (\d+) registers(?:.*?(\d+) bytes smem)?")
 _PRELUDE = """\
 extern "C" {
 void** __cudaRegisterFatBinary(void*);
@@ -61,34 +59,23 @@ def prelude(index: int) -> str:
     return _PRELUDE.replace("INDEX", str(index))
 
 
-def stub_body(head: Sequence[Token], name: str) -> str | None:
-    """Body of a kernel's stub, or None where its parameters are not certain to be understood.
-
-    Args:
-        head: what stands before the kernel's own body.
-    """
-    words = [token for token in head if not token.blank]
-    texts = [token.text for token in words]
-    place = next((i for i, text in enumerate(texts[:-1]) if text == name and texts[i + 1] == "("), None)
-    if place is None or "requires" in texts:
+def stub_body(kernel: Item) -> str | None:
+    """Body of a kernel's stub, or None where its parameters are not certain to be understood."""
+    words, address = kernel.words, f"&{function_name(kernel)}"
+    given = parameters(kernel)
+    if given is None or "requires" in words:
         return None
-    parameters = _names(_pieces(texts[place + 2 :], ")"))
-    if parameters is None:
-        return None
-    address = f"&{name}"
-    if texts[0] == "template":
-        given = _names(_pieces(texts[2:], ">"), of_template=True)
-        if given is None or not given or texts.count("template") > 1:
+    names = [named(piece) for piece in given]
+    if words[0] == "template":
+        instance = [named(piece, of_template=True) for piece in pieces(words[2:], ">") or [[]]]
+        if not all(instance) or words.count("template") > 1:
             return None
-        address += f"<{', '.join(given)}>"
-    pointers = "".join(f"(void*)&{parameter}, " for parameter in parameters)
+        address += f"<{', '.join(instance)}>"
+    if not all(names):
+        return None
+    pointers = "".join(f"(void*)&{name}, " for name in names)
     launch = f"::kernelrl::launch({address}, kernelrl_arguments);"
     return f" {{ void* kernelrl_arguments[] = {{ {pointers}nullptr }}; {launch} }}"
-
-
-def entries(log: str) -> frozenset[str]:
-    """Names of the kernels that there is machine code for, by the compiler's report."""
-    return frozenset(_ENTRY.findall(log))
 
 
 def assembly(index: int, file: str, kernels: Iterable[str]) -> str:
@@ -122,47 +109,31 @@ kernelrl_kernels_{index}:
 """
 
 
-def _pieces(texts: Sequence[str], end: str) -> list[list[str]] | None:
-    """The parts between commas up to the bracket that ends the list, or None where brackets are doubtful."""
-    pieces: list[list[str]] = [[]]
-    depth = angles = 0
-    for text in texts:
-        if depth == 0 and angles == 0 and text == end:
-            return pieces
-        if text in _BRACKETS:
-            depth += _BRACKETS[text]
-        elif depth == 0 and text in "<>" and text:
-            angles += 1 if text == "<" else -1
-        if depth < 0 or angles < 0:
-            return None
-        if text == "," and depth == 0 and angles == 0:
-            pieces.append([])
-        else:
-            pieces[-1].append(text)
-    return None
+def read_resources(log: str) -> dict[str, dict[str, Any]]:
+    """Registers, spills, stack and static shared memory of each kernel by its symbol, from the report of ptxas.
 
-
-def _names(pieces: list[list[str]] | None, *, of_template: bool = False) -> list[str] | None:
-    """What each part declares, or None where that is not certain."""
-    if pieces is None:
-        return None
-    if pieces in ([[]], [["void"]]):
-        return []
-    found = []
-    for piece in pieces:
-        declared = piece[: piece.index("=")] if "=" in piece else piece
-        if "<" in piece[len(declared) :] or "." in declared or "..." in declared or "(" in declared:
-            return None
-        while declared and declared[-1] == "]":
-            declared = declared[: len(declared) - 1 - declared[::-1].index("[")]
-        words = [word for word in declared if re.fullmatch(r"[A-Za-z_]\w*", word)]
-        name = declared[-1] if declared else ""
-        before = declared[-2] if len(declared) > 1 else ""
-        # A type without a name has nothing that its address could be taken of.
-        named = words and name == words[-1] and name not in _TYPE_WORDS and before != "::"
-        plain = [word for word in words if word not in ("const", "volatile", "struct", "enum", "class", "__restrict__")]
-        enough = len(plain) > 1 or before in ("*", "&", ">") or (of_template and words[0] in ("typename", "class"))
-        if not named or not enough:
-            return None
-        found.append(name)
+    Names are shortened to what the source calls them.
+    """
+    found = {}
+    for report in log.split("Compiling entry function '")[1:]:
+        symbol = report.partition("'")[0]
+        _, _, properties = report.partition(f"Function properties for {symbol}\n")
+        frame, used = _FRAME.match(properties.lstrip()), _USED.search(report)
+        kernel: dict[str, Any] = {"name": _short(symbol)}
+        if frame:
+            names = ("stack_bytes", "spill_stores_bytes", "spill_loads_bytes")
+            kernel |= dict(zip(names, map(int, frame.groups()), strict=True))
+        if used:
+            kernel |= {"registers": int(used[1]), "shared_bytes": int(used[2] or 0)}
+        found[symbol] = kernel
     return found
+
+
+def _short(symbol: str) -> str:
+    """The name that a mangled symbol carries: `_Z9addKernelPKf` is `addKernel`."""
+    nested = symbol.startswith("_ZN")
+    rest, name = symbol.removeprefix("_ZN" if nested else "_Z"), ""
+    while (digits := re.match(r"\d+", rest)) and (nested or not name):
+        end = digits.end() + int(digits[0])
+        name, rest = rest[digits.end() : end], rest[end:]
+    return name or symbol

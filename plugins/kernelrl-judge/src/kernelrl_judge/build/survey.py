@@ -6,14 +6,12 @@ Imports no torch and starts no compiler's work.
 from __future__ import annotations
 
 import re
-import subprocess
-from collections.abc import Mapping
 from pathlib import Path
 
 from kernelrl_core.api import Requires
 from kernelrl_core.api.config import MachineFact, cache_directory
 from kernelrl_judge.build.prepare import prepare
-from kernelrl_judge.build.toolchain import ToolchainMissing, known_toolchain, programs
+from kernelrl_judge.build.toolchain import Toolchain, ToolchainMissing, known_toolchain, programs, said
 
 __all__ = ["nvidia_gpus", "precompiled_headers", "requires_compilers", "survey"]
 
@@ -30,23 +28,19 @@ def requires_compilers(language: str) -> Requires:
 def survey(language: str) -> list[MachineFact]:
     """Compilers with version and place, and whether the first build will be slow."""
     found = {program: f"{_version(path)}, {path}" for program, path, _ in programs(language) if path is not None}
-    try:
-        toolchain = known_toolchain(language, _builds())
-    except ToolchainMissing:
-        return _facts(found)
+    toolchain = _known(language)
     if toolchain is not None and toolchain.archs:
         found["architectures"] = ", ".join(toolchain.archs)
+    facts = [MachineFact(label, detail) for label, detail in found.items()]
+    if any(path is None for _, path, _ in programs(language)):
+        return facts
     headers = ", ".join(precompiled_headers(language))
-    label = "precompiled headers"
-    return [*_facts(found), MachineFact(label, headers) if headers else MachineFact(label, _NOT_PREPARED, "pending")]
+    return [*facts, MachineFact("precompiled headers", headers or _NOT_PREPARED, "ok" if headers else "pending")]
 
 
 def precompiled_headers(language: str) -> list[str]:
     """Names of the precompiled headers for extensions of a language; none before the first build."""
-    try:
-        toolchain = known_toolchain(language, _builds())
-    except ToolchainMissing:
-        return []
+    toolchain = _known(language)
     if toolchain is None:
         return []
     directory = prepare(toolchain, _builds() / "toolchains").directory
@@ -54,17 +48,19 @@ def precompiled_headers(language: str) -> list[str]:
     return sorted(path.parent.name for path in directory.glob("[!.]*/*.gch"))
 
 
+def _known(language: str) -> Toolchain | None:
+    try:
+        return known_toolchain(language, _builds())
+    except ToolchainMissing:
+        return None
+
+
 def nvidia_gpus() -> list[MachineFact]:
     """Name, driver and compute capability of NVIDIA's GPUs, as the driver says."""
     command = ["nvidia-smi", "--query-gpu=name,driver_version,compute_cap", "--format=csv,noheader"]
-    lines = dict.fromkeys(_said(command).strip().splitlines())
-    parts = [line.split(", ") for line in lines if line.count(", ") == 2]
-    said = [f"{name}, driver {driver}, architecture {arch}" for name, driver, arch in parts]
-    return _facts({"GPU": "; ".join(said)} if said else {})
-
-
-def _facts(found: Mapping[str, str]) -> list[MachineFact]:
-    return [MachineFact(label, detail) for label, detail in found.items()]
+    parts = [line.split(", ") for line in dict.fromkeys(said(command).splitlines()) if line.count(", ") == 2]
+    gpus = "; ".join(f"{name}, driver {driver}, architecture {arch}" for name, driver, arch in parts)
+    return [MachineFact("GPU", gpus)] if gpus else []
 
 
 def _builds() -> Path:
@@ -72,13 +68,5 @@ def _builds() -> Path:
 
 
 def _version(path: str) -> str:
-    match = _VERSION.search(_said([path, "--version"]))
+    match = _VERSION.search(said([path, "--version"]))
     return next(filter(None, match.groups())) if match else "version unknown"
-
-
-def _said(command: list[str]) -> str:
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=20)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout if done.returncode == 0 else ""

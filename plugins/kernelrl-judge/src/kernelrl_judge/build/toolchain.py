@@ -10,17 +10,16 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 import attrs
 
 from kernelrl_core.api.config import write_atomically
 from kernelrl_core.api.errors import nearest
 
-__all__ = ["Toolchain", "ToolchainMissing", "find_compilers", "find_toolchain", "known_toolchain", "programs"]
+__all__ = ["Toolchain", "ToolchainMissing", "find_compilers", "find_toolchain", "known_toolchain", "programs", "said"]
 
 _FORMAT = 3
 _CUDA_FIX = "install the CUDA toolkit and set CUDA_HOME, or put nvcc on PATH"
@@ -73,23 +72,32 @@ class Toolchain:
         Raises:
             ToolchainMissing: with those that it knows.
         """
+        known = sorted(self.archs, key=lambda arch: (len(arch), arch))
         for name in wanted:
-            plain = name.removesuffix("+PTX").rstrip("af") if self.language == "cuda" else name.partition(":")[0]
-            if self.archs and plain not in self.archs:
-                toolkit = "a newer toolkit"
-                if self.language == "cuda":
-                    known = sorted(self.archs, key=float)
-                    close = min(known, key=lambda arch: abs(float(arch) - float(plain)))
-                    if float(plain) < float(known[0]):
-                        toolkit = "an older toolkit, which still knows that GPU"
-                else:
-                    known = sorted(self.archs, key=lambda arch: (len(arch), arch))
-                    close = nearest(plain, known)
+            toolkit = "a newer toolkit"
+            if self.language == "cuda":
+                plain = name.removesuffix("+PTX").rstrip("af")
+                close = min(known, key=lambda arch: abs(float(arch) - float(plain)), default="")
+                if known and float(plain) < float(known[0]):
+                    toolkit = "an older toolkit, which still knows that GPU"
+            else:
+                plain = name.partition(":")[0]
+                close = nearest(plain, known) or ""
+            if known and plain not in known:
                 chosen = f"{close}, the nearest that it knows" if close else "one that it knows"
                 raise ToolchainMissing(
                     f"{self.device_compiler} does not know the architecture {name}",
                     f"use {chosen}, or {toolkit}; it knows {', '.join(known)}",
                 )
+
+    def device_command(self, archs: Sequence[str]) -> list[str]:
+        """The device compiler, told for which architectures."""
+        if self.language == "hip":
+            # Where CUDA is installed too, hipcc would hand everything to nvcc.
+            command = ["env", "HIP_PLATFORM=amd", self.device_compiler, "-x", "hip"]
+            return [*command, *(f"--offload-arch={arch}" for arch in archs)]
+        numbers = [arch.removesuffix("+PTX").replace(".", "") for arch in archs]
+        return [self.device_compiler, *(f"-gencode=arch=compute_{number},code=sm_{number}" for number in numbers)]
 
     def path(self) -> str:
         """Search path on which the compilers find each other."""
@@ -114,8 +122,7 @@ def find_toolchain(language: str, directory: Path) -> Toolchain:
     """
     cxx, compiler = find_compilers(language)
     path = _kept(language, cxx, compiler, directory)
-    found = _read(path)
-    if found is not None:
+    if (found := known_toolchain(language, directory)) is not None:
         return found
     asked = subprocess.run(
         [sys.executable, "-P", "-m", "kernelrl_judge.build.toolchain", language, cxx, compiler],
@@ -126,7 +133,7 @@ def find_toolchain(language: str, directory: Path) -> Toolchain:
     if asked.returncode:
         last = (asked.stderr.strip().splitlines() or ["without a word"])[-1]
         raise ToolchainMissing(f"torch cannot say how to build an extension: {last}", "kernelrl doctor")
-    toolchain = _from_json(json.loads(asked.stdout))
+    toolchain = _read(asked.stdout)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, json.dumps(attrs.asdict(toolchain)), mode=0o600, sync=False)
     return toolchain
@@ -138,7 +145,10 @@ def known_toolchain(language: str, directory: Path) -> Toolchain | None:
     Raises:
         ToolchainMissing: a compiler is not there.
     """
-    return _read(_kept(language, *find_compilers(language), directory))
+    try:
+        return _read(_kept(language, *find_compilers(language), directory).read_text())
+    except (OSError, ValueError, TypeError):
+        return None
 
 
 def find_compilers(language: str) -> tuple[str, str]:
@@ -185,15 +195,10 @@ def _kept(language: str, cxx: str, compiler: str, directory: Path) -> Path:
     return directory / "toolchains" / f"{language}-{key}.json"
 
 
-def _read(path: Path) -> Toolchain | None:
-    try:
-        return _from_json(json.loads(path.read_text()))
-    except (OSError, ValueError, TypeError):
-        return None
-
-
-def _from_json(data: dict[str, Any]) -> Toolchain:
-    return Toolchain(**{name: tuple(value) if isinstance(value, list) else value for name, value in data.items()})
+def _read(text: str) -> Toolchain:
+    return Toolchain(
+        **{name: tuple(value) if isinstance(value, list) else value for name, value in json.loads(text).items()}
+    )
 
 
 def _describe(language: str, cxx: str, compiler: str) -> Toolchain:
@@ -229,8 +234,8 @@ def _describe(language: str, cxx: str, compiler: str) -> Toolchain:
     # What is compiled for the processor at hand does not run on each other one that shares the store.
     versions = [
         f"processor {_processor()}",
-        _first_line([cxx, "--version"]),
-        *([_said([compiler, "--version"])] if compiler else []),
+        said([cxx, "--version"]).partition("\n")[0] or "unknown",
+        *([said([compiler, "--version"])] if compiler else []),
     ]
     return Toolchain(
         language=language,
@@ -260,34 +265,30 @@ def _processor() -> str:
 
 def _archs(language: str, compiler: str) -> tuple[str, ...]:
     if language == "cuda":
-        listed = re.findall(r"compute_(\d+)", _said([compiler, "--list-gpu-arch"]))
-        return tuple(f"{number[:-1]}.{number[-1]}" for number in listed)
+        numbers = re.findall(r"compute_(\d+)", said([compiler, "--list-gpu-arch"]))
+        return tuple(f"{number[:-1]}.{number[-1]}" for number in numbers)
     if language == "hip":
         clang = next((path for path in _hip_clangs(compiler) if shutil.which(path)), "")
-        said = _said([clang, "--target=amdgcn-amd-amdhsa", "-nogpulib", "-print-supported-cpus"]) if clang else ""
-        listed = re.findall(r"^\s*(gfx\w+)", said, re.MULTILINE)
-        return tuple(dict.fromkeys(listed))
+        known = said([clang, "--target=amdgcn-amd-amdhsa", "-nogpulib", "-print-supported-cpus"])
+        return tuple(dict.fromkeys(re.findall(r"^\s*(gfx\w+)", known, re.MULTILINE)))
     return ()
 
 
 def _hip_clangs(compiler: str) -> list[str]:
     home = os.path.dirname(os.path.dirname(os.path.realpath(compiler)))
-    named = re.findall(r"\S*clang\S*", _said([compiler, "--version"]))
+    named = re.findall(r"\S*clang\S*", said([compiler, "--version"]))
     return [f"{home}/llvm/bin/clang", *named, *(f"clang-{number}" for number in range(25, 13, -1)), "clang"]
 
 
-def _said(command: list[str]) -> str:
+def said(command: list[str]) -> str:
+    """What a program prints; nothing where it is not there or fails."""
     try:
         # Where CUDA is installed too, hipcc would answer for nvcc.
         environment = {**os.environ, "HIP_PLATFORM": "amd"}
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return done.stdout + done.stderr
-
-
-def _first_line(command: list[str]) -> str:
-    return (_said(command).strip().splitlines() or ["unknown"])[0]
+    return "" if done.returncode else done.stdout + done.stderr
 
 
 if __name__ == "__main__":
