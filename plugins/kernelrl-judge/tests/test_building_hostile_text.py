@@ -70,9 +70,3 @@ def test_what_is_bound_must_be_the_name_of_a_function(name: str) -> None:
 
 def test_qualified_names_and_instances_can_be_bound() -> None:
     screen(_request(functions=(("ns::f", "doc"), ("g<float, 4>", "doc"))))
-
-
-def test_a_name_that_continues_on_the_next_line_is_one_name_and_lines_keep_their_numbers() -> None:
-    source = 'auto s = R"(a\\\n)";\nlib::mat\\\nmul("(", \'"\');\nint b;\n'
-    found = {token.text: token.line for token in tokens(source)}
-    assert (found["matmul"], found["b"], found['R"(a\\\n)"']) == (3, 5, 1)

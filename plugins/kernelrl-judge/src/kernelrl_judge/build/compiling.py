@@ -26,7 +26,7 @@ from kernelrl_judge.build import stubs
 from kernelrl_judge.build.binding import Signature, Unbindable, bindings_data, module_functions, signatures
 from kernelrl_judge.build.commands import Commands, Run, at_once
 from kernelrl_judge.build.diagnosis import CompileError, NotCertain, other_language
-from kernelrl_judge.build.lexing import Unreadable, as_read, unbalanced
+from kernelrl_judge.build.lexing import Unreadable, unbalanced
 from kernelrl_judge.build.prepare import MODULE_NAME, Prepared
 from kernelrl_judge.build.request import InlineRequest
 from kernelrl_judge.build.screening import Denied, screen
@@ -78,26 +78,15 @@ def compile_extension(request: InlineRequest, prepared: Prepared, directory: Pat
         CompileError: the candidate's mistake.
     """
     try:
-        # What the rules took for a comment or a string must be one to the compiler as well.
-        request = attrs.evolve(
-            request,
-            cpp_sources=_as_read("main.cpp", request.cpp_sources),
-            device_sources=_as_read("cuda.cu", request.device_sources),
-        )
         screen(request)
     except Denied as denied:
         raise CompileError(f"denied: {denied}") from None
+    except Unreadable as why:
+        raise CompileError(f"error: {why}") from None
     try:
         return _Build(request, prepared, directory, run).result()
     except CompileError as error:
         raise CompileError(other_language(request, str(error)) or str(error)) from None
-
-
-def _as_read(label: str, sources: Sequence[str]) -> tuple[str, ...]:
-    try:
-        return tuple(map(as_read, sources))
-    except Unreadable as why:
-        raise Denied(f"{label}: {why}") from None
 
 
 class _Build:

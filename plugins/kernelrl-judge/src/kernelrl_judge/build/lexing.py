@@ -3,13 +3,12 @@ together again, and to know when it cannot."""
 
 from __future__ import annotations
 
-import bisect
 import re
 from collections.abc import Iterator, Sequence
 
 import attrs
 
-__all__ = ["Item", "Token", "Unreadable", "as_read", "items", "text_of", "tokens", "unbalanced"]
+__all__ = ["Item", "Token", "Unreadable", "items", "text_of", "tokens", "unbalanced"]
 
 
 class Unreadable(Exception):
@@ -18,7 +17,7 @@ class Unreadable(Exception):
 
 @attrs.frozen
 class Token:
-    """A piece of a source; all of them together are the source, its continued lines joined outside of raw strings."""
+    """A piece of a source; all of them together are the source."""
 
     kind: str
     """`space`, `comment`, `directive`, `string`, `character`, `name`, `number` or `mark`."""
@@ -73,42 +72,26 @@ class Item:
         return found.union(*(child.names() for child in self.children))
 
 
-_START = r"(?:[A-Za-z_$\x80-\U0010ffff]|\\[uU])"
-_INSIDE = r"(?:[\w$\x80-\U0010ffff]|\\[uU])"
-"""Of names. All beyond ASCII counts, and universal character names: what compilers refuse may be read anyhow."""
-_SUFFIX = rf"(?:{_START}{_INSIDE}*+)?"
-"""Of a literal that users define: `"text"R"x("` is a literal with the suffix R, and no raw string."""
-_PIECES = rf"""
-      (?P<comment>//[^\n]*+|/\*[\s\S]*?\*/)
-    | (?P<unclosed>/\*)
-    | (?P<raw>(?:u8|[uUL])?R"[^()\\\ \t\f\v\n]{{0,16}}\()
-    | (?P<string>(?:u8|[uUL])?"(?:[^"\\\n]|\\.?)*+(?:"{_SUFFIX})?)
-    | (?P<number>\.?\d(?:[eEpP][+-]|'?{_INSIDE}|\.)*+)
-    | (?P<character>(?:u8|[uUL])?'(?:[^'\\\n]|\\.?)*+(?:'{_SUFFIX})?)
-    | (?P<name>{_START}{_INSIDE}*+)
-"""
+_NAME = r"[A-Za-z_$\x80-\U0010ffff][\w$\x80-\U0010ffff]*+"
+_COMMENT = r"//(?:\\\n|[^\n])*+|/\*[\s\S]*?\*/"
+_RAW = r'(?:u8|[uUL])?R"(?P<fence>[^()\\\s]{0,16})\('
 _TOKEN = re.compile(
-    rf"(?P<space>[\ \t\f\v\0\r\n]+)|{_PIECES}|(?P<mark>::|->|&&|\|\||[\s\S])",
+    rf"""
+      (?P<space>(?:\s|\0|\\\n)++)
+    | (?P<comment>{_COMMENT})
+    | (?P<string>{_RAW}[\s\S]*?\)(?P=fence)"|(?:u8|[uUL])?"(?:[^"\\\n]|\\[\s\S])*+"?)
+    | (?P<unclosed>{_RAW.replace("?P<fence>", "?:")}|/\*)
+    | (?P<number>\.?\d(?:[eEpP][+-]|'?[\w$]|\.)*+)
+    | (?P<character>(?:u8|[uUL])?'(?:[^'\\\n]|\\[\s\S])*+'?)
+    | (?P<name>{_NAME})
+    | (?P<mark>::|->|&&|\|\||[\s\S])
+    """,
     re.VERBOSE | re.ASCII,
 )
-_BLANK = r"(?:[\ \t\f\v\0]|/\*[\s\S]*?\*/)*+"
-_BEGINS = re.compile(r"#(?!#)|%:(?!%:)")
-_INCLUDE = re.compile(rf"(?:\#|%:){_BLANK}(?:include(?:_next)?|import|embed)\b")
-_IN_INCLUDE = re.compile(r'(?P<end>\n)|<[^>\n]*+>|"[^"\n]*+"|(?P<comment>//[^\n]*+|/\*[\s\S]*?\*/)|(?P<unclosed>/\*)')
-_IN_DIRECTIVE = re.compile(
-    rf"""
-      (?P<end>\n)
-    | (?:u8|[uUL])?R"(?P<fence>[^()\\\ \t\f\v\n]{{0,16}})\([^\n]*?(?:\)(?P=fence)"|$)
-    | {_PIECES}
-    """,
-    re.VERBOSE | re.ASCII | re.MULTILINE,
+_DIRECTIVE = re.compile(
+    rf"""\#(?!\#)(?:\\\n|{_COMMENT}|(?P<unclosed>/\*)|"(?:[^"\\\n]|\\.)*+"|'(?:[^'\\\n]|\\.)*+'|[^\n])*+""",
+    re.VERBOSE | re.ASCII,
 )
-"""Raw strings end with the line there; so does the directive, but for a comment that does not."""
-_RAW = re.compile(r'"(?P<fence>[^()\\ \t\f\v\n]{0,16})\([\s\S]*?\)(?P=fence)"')
-_AFTER_RAW = re.compile(_SUFFIX, re.ASCII)
-_CONTINUED = re.compile(r"\\[ \t\f\v\0]*\r?\n")
-_NO_NEWLINE = re.compile(r"[^\n]")
-_BLANKS = " \t\f\v\0"
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
 _RECORDS = {"struct", "class", "union", "enum"}
 
@@ -117,134 +100,24 @@ def tokens(source: str) -> list[Token]:
     """The tokens of a source.
 
     Raises:
-        Unreadable: a comment or raw string that nobody closes.
+        Unreadable: a comment or raw string that is never closed.
     """
     # Compilers end lines at a carriage return as well.
     source = re.sub(r"\r\n?", "\n", source)
-    lines = _Lines(source)
-    joined = lines.joined
     found: list[Token] = []
-    place, seen, line, told, fresh = 0, 0, 1, 1, True
-    while place < len(joined):
-        offset = lines.offset(place)
-        line += source.count("\n", seen, offset)
-        seen = offset
-        if fresh and _BEGINS.match(joined, place):
-            kind, end = "directive", _directive_end(joined, place, line)
-        else:
-            match = _TOKEN.match(joined, place)
-            assert match is not None  # a mark is any character
-            kind, end = match.lastgroup or "mark", match.end()
+    place, line, fresh = 0, 1, True
+    while place < len(source):
+        match = (_DIRECTIVE.match(source, place) if fresh else None) or _TOKEN.match(source, place)
+        assert match is not None  # a mark is any character
+        kind, text = match.lastgroup or "directive", match.group()
         if kind == "unclosed":
-            raise Unreadable(f"line {line}: a comment that is never closed")
-        text = joined[place:end]
-        if kind == "raw":
-            # Lines do not continue inside.
-            quote = place + text.index('"')
-            raw = _RAW.match(source, lines.offset(quote))
-            if raw is None:
-                raise Unreadable(f"line {line}: a raw string that is never closed")
-            suffix = _AFTER_RAW.match(joined, lines.place(raw.end()))
-            assert suffix is not None  # it may be empty
-            kind, text, end = "string", text[: quote - place] + raw.group() + suffix.group(), suffix.end()
-        if kind == "space" and "\n" in text:
-            # Of lines that continue there is one; those behind it keep their numbers.
-            text = "\n" * (line - told) + text
-        told += text.count("\n")
+            # Refused at once: to search its end again from each further place takes forever.
+            raise Unreadable(f"line {line}: a comment or a raw string that is never closed")
         found.append(Token(kind, text, line))
-        if kind not in ("space", "comment"):
-            fresh = False
-        elif kind == "space" and "\n" in text:
-            fresh = True
-        place = end
-    line += source.count("\n", seen)
-    if line > told:
-        found.append(Token("space", "\n" * (line - told), told))
+        line += text.count("\n")
+        fresh = (fresh and found[-1].blank) or (kind == "space" and "\n" in text)
+        place = match.end()
     return found
-
-
-def _directive_end(text: str, place: int, line: int) -> int:
-    pieces = _IN_INCLUDE if _INCLUDE.match(text, place) else _IN_DIRECTIVE
-    for match in pieces.finditer(text, place):
-        # What is never closed is refused at once: to search its end again from each further place takes forever.
-        if match["unclosed"]:
-            raise Unreadable(f"line {line}: a comment that is never closed")
-        if match["end"]:
-            return match.start()
-    return len(text)
-
-
-class _Lines:
-    """A text with its continued lines joined, and where each character stood."""
-
-    def __init__(self, text: str) -> None:
-        parts: list[str] = []
-        self._starts: list[int] = []
-        self._places: list[int] = []
-        self._removed = [0]
-        end = 0
-        for match in _CONTINUED.finditer(text) if "\\" in text else ():
-            parts.append(text[end : match.start()])
-            self._starts.append(match.start())
-            self._places.append(match.start() - self._removed[-1])
-            end = match.end()
-            self._removed.append(self._removed[-1] + end - match.start())
-        self.joined = "".join((*parts, text[end:]))
-
-    def offset(self, place: int) -> int:
-        """Where a character of the joined text stood."""
-        return place + self._removed[bisect.bisect_right(self._places, place)]
-
-    def place(self, offset: int) -> int:
-        """Where what stood at an offset, or behind the end of the line there, is in the joined text."""
-        return offset - self._removed[bisect.bisect_left(self._starts, offset)]
-
-
-def as_read(source: str) -> str:
-    """A source as a compiler can read it in one way alone, which is that of `tokens`: what the rules take for a comment
-    is none of the code. Lines keep their numbers, and columns mostly.
-
-    Raises:
-        Unreadable: as `tokens`; or a backslash is left at the end of a line.
-    """
-    parts: list[str] = []
-    kept, before, is_open, fresh = 0, "", False, True
-    for token in tokens(source):
-        text = token.text
-        if token.kind == "comment":
-            # What follows it on its last line begins none, and may look like a directive.
-            text = _NO_NEWLINE.sub(" ", text) if fresh else " " * len(text)
-            kept += token.text.count("\n") - text.count("\n")
-        elif token.kind == "directive":
-            text = (_IN_INCLUDE if _INCLUDE.match(text) else _IN_DIRECTIVE).sub(_apart, text)
-            kept += token.text.count("\n")
-        elif token.kind == "space" and "\n" in text:
-            text = "\n" * kept + text
-            kept = 0
-        elif token.kind in ("string", "character") and before in ("name", "number", "string", "character"):
-            # A name may be the suffix of what stands before it, the beginning of what follows, or a macro.
-            text = f" {text}"
-        if token.blank and "\n" in text:
-            if is_open and not text.partition("\n")[0].strip(_BLANKS):
-                raise Unreadable(f"line {token.line}: a backslash at the end of a line that does not continue")
-            is_open = False
-        elif bare := text.rstrip(_BLANKS):
-            is_open = bare.endswith("\\")
-        fresh = (fresh and token.blank) or (token.kind == "space" and "\n" in text)
-        before = token.kind
-        parts.append(text)
-    if is_open:
-        raise Unreadable("a backslash at the end of the source")
-    return "".join(parts)
-
-
-def _apart(match: re.Match[str]) -> str:
-    """What stands in a directive instead of a comment, a literal, or anything else."""
-    if match["comment"] is not None:
-        return " "
-    before = match.string[match.start() - 1 : match.start()]
-    is_literal = match.lastgroup in ("string", "character")
-    return f" {match[0]}" if is_literal and re.match(r"[\w\"'$\x80-\U0010ffff]", before) else match[0]
 
 
 def text_of(parts: Sequence[Token]) -> str:

@@ -11,7 +11,7 @@ import attrs
 
 __all__ = ["InlineRequest"]
 
-_FORMAT = 5
+_FORMAT = 6
 """Goes into every key: raise it when what a build gives changes."""
 
 

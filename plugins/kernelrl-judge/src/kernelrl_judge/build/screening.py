@@ -49,11 +49,9 @@ _TOOLKIT = re.compile(r"/(?:usr/local/cuda(?:-[\d.]+)?|opt/rocm(?:-[\d.]+)?)/(?:
 def screen(request: InlineRequest) -> None:
     """Refuse what is not allowed.
 
-    Args:
-        request: with sources as compilers read them (`as_read`).
-
     Raises:
         Denied: with the name of it.
+        Unreadable: a comment or a raw string of a source is never closed.
     """
     for label, sources in (("main.cpp", request.cpp_sources), ("cuda.cu", request.device_sources)):
         for source in sources:

@@ -29,6 +29,7 @@ from kernelrl_judge.judge.outcome import Endings
 from kernelrl_judge.peer import device_facts
 from kernelrl_judge.peer.dialogue import CandidateFailed, Dialogue
 from kernelrl_judge.peer.memory import ArenaExchange, Exchange
+from kernelrl_judge.peer.nursery import Setting
 from kernelrl_judge.peer.process import Runner
 from kernelrl_judge.peer.replay import CandidateSession, NotRecorded
 from kernelrl_judge.probes import messages
@@ -61,7 +62,7 @@ class Resources(Protocol):
     def exchange(self, runner: Runner, device: str) -> Exchange: ...
 
     def build(
-        self, asked: bytes, backend: Any, request: EvaluationRequest, mode: str, *, disabled: bool = False
+        self, asked: bytes, setting: Setting, request: EvaluationRequest, *, disabled: bool = False
     ) -> tuple[bytes, list[int]]: ...
 
 
@@ -73,9 +74,7 @@ class Case:
         request: EvaluationRequest,
         runner: Runner,
         bench: Resources,
-        backend: Any,
-        mode: str,
-        device: str,
+        setting: Setting,
         turns: DeviceLease | None,
         slow: Callable[[], None],
         *,
@@ -92,17 +91,16 @@ class Case:
         self._settings = request.settings
         self._runner = runner
         self._bench = bench
-        self._backend = backend
-        self._mode = mode
-        self._device = device
+        self._setting = setting
+        self._backend, self._mode, self._device = setting.backend, setting.mode, setting.device
         self._disabled = disabled
         self._started = time.monotonic()
         self._loaded_after_s = 0.0
         self._timing_s = 0.0
         self._stages_s: dict[str, float] = {}
         self._profile: dict[str, Any] = {"stages_s": self._stages_s}
-        self._endings = Endings(self._settings, device, self._profile)
-        self._dialogue = Dialogue(runner, self._built, device, turns, slow, self._profile)
+        self._endings = Endings(self._settings, self._device, self._profile)
+        self._dialogue = Dialogue(runner, self._built, self._device, turns, slow, self._profile)
         self._findings: tuple[Finding, ...] = ()
         self.provenance: dict[str, Any] = {}
 
@@ -312,7 +310,7 @@ class Case:
         if self._dialogue.build_s > limit_s:
             said = f"denied: the extensions of a candidate took longer than {limit_s:g} s to build, which all may take"
             return json.dumps({"error": said}).encode(), []
-        return self._bench.build(asked, self._backend, self._request, self._mode, disabled=self._disabled)
+        return self._bench.build(asked, self._setting, self._request, disabled=self._disabled)
 
     def _construct(self, reference: Reference, exchange: Exchange) -> Matched:
         exchange.make_room(1)

@@ -6,26 +6,22 @@ import contextlib
 import os
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import attrs
 import torch
 
 from kernelrl_core.api.config import cache_directory
-from kernelrl_core.api.evaluators import (
-    DeviceLease,
-    Evaluation,
-    EvaluationRequest,
-)
+from kernelrl_core.api.evaluators import DeviceLease, Evaluation, EvaluationRequest
 from kernelrl_judge.build.lexing import Unreadable
 from kernelrl_judge.build.service import BuildService, BuildUnavailable
 from kernelrl_judge.judge.case import Case
 from kernelrl_judge.peer import device_facts
 from kernelrl_judge.peer.dialogue import patience_s
 from kernelrl_judge.peer.memory import ArenaExchange, Arenas, Exchange
-from kernelrl_judge.peer.nursery import Zygotes
-from kernelrl_judge.peer.process import Runner
+from kernelrl_judge.peer.nursery import Setting, Zygotes
+from kernelrl_judge.peer.process import Cancelled, Runner
 from kernelrl_judge.peer.replay import NotRecorded
 from kernelrl_judge.probes import messages, no_op
 from kernelrl_judge.protocol.device_memory import DeviceMemoryError
@@ -93,7 +89,7 @@ class Bench:
         """
         has_gpu = torch.cuda.is_available()
         setting = self._zygotes.setting(target, request.backend_options, has_gpu)
-        backend, mode, environment = setting.backend, setting.mode, setting.environment
+        mode, device = setting.mode, setting.device
         if mode == "gpu" and not has_gpu:
             why, fix = device_facts.no_gpu()
             raise Unavailable(f"backend {request.backend} needs a GPU: {why}", fix)
@@ -102,12 +98,11 @@ class Bench:
                 f"backend {request.backend} cannot be timed here: {UNTIMED[mode]}",
                 "set evaluation.timing=false, or use a machine with a GPU",
             )
-        torch.set_num_threads(int(environment["OMP_NUM_THREADS"]))
-        device = "cuda" if mode == "gpu" else "cpu"
+        torch.set_num_threads(int(setting.environment["OMP_NUM_THREADS"]))
         with self._device_faults(device), self._gives_back(device):
             turns = self._device_turns(device)
             try:
-                evaluation, again = self._recorded_or_eager(request, target, backend, mode, environment, device, turns)
+                evaluation, again = self._recorded_or_eager(request, setting, turns)
             except _MEMORY_ERRORS as error:
                 if device != "cuda" or not _lacks(error):
                     raise
@@ -117,19 +112,13 @@ class Bench:
                 self._references.clear()
                 with turns.alone():
                     torch.cuda.empty_cache()
-                    evaluation, _ = self._recorded_or_eager(request, target, backend, mode, environment, device, None)
-            reason = "" if "device_kernels" in evaluation.profile else no_op.why_not(request, evaluation, backend, mode)
+                    evaluation, _ = self._recorded_or_eager(request, setting, None)
+            if "device_kernels" in evaluation.profile:
+                return evaluation
+            reason = no_op.why_not(request, evaluation, setting.backend, mode)
             if reason:
-                evaluation = attrs.evolve(evaluation, profile={**evaluation.profile, "no_op": f"not tried: {reason}"})
-            elif reason is None:
-                evaluation = self._without_kernels(
-                    request,
-                    evaluation,
-                    lambda asked: self._judged(asked, target, backend, mode, environment, device, turns, disabled=True)[
-                        0
-                    ],
-                )
-        return evaluation
+                return attrs.evolve(evaluation, profile={**evaluation.profile, "no_op": f"not tried: {reason}"})
+            return evaluation if reason == "" else self._without_kernels(request, evaluation, setting, turns)
 
     def close(self) -> None:
         self._zygotes.close()
@@ -139,11 +128,7 @@ class Bench:
     def _judged(
         self,
         request: EvaluationRequest,
-        target: str,
-        backend: Any,
-        mode: str,
-        environment: Mapping[str, str],
-        device: str,
+        setting: Setting,
         turns: DeviceLease | None,
         *,
         disabled: bool = False,
@@ -159,9 +144,9 @@ class Bench:
         Raises:
             NotRecorded: it cannot be judged by replays.
         """
-        zygote = self._zygotes.zygote(target, mode, environment)
+        device = setting.device
         with Runner(
-            zygote,
+            self._zygotes.zygote(setting),
             memory_mib=request.settings.memory_mib,
             limit_s=request.settings.timeout_s,
             patience_s=patience_s(request.settings.timing, device),
@@ -171,13 +156,11 @@ class Bench:
             cancelled=self._cancelled,
             watch=self._watch,
         ) as runner:
-            case = Case(
-                request, runner, self, backend, mode, device, turns, self._slow, disabled=disabled, records=records
-            )
+            case = Case(request, runner, self, setting, turns, self._slow, disabled=disabled, records=records)
             evaluation = case.judge()
         provenance = {
             **device_facts.machine_facts(device),
-            "mode": mode,
+            "mode": setting.mode,
             "device": device,
             "task_sha256": request.task_sha256,
             **case.provenance,
@@ -188,14 +171,7 @@ class Bench:
         return attrs.evolve(found, profile=facts, **typed), case.lacks_device_memory
 
     def _recorded_or_eager(
-        self,
-        request: EvaluationRequest,
-        target: str,
-        backend: Any,
-        mode: str,
-        environment: Mapping[str, str],
-        device: str,
-        turns: DeviceLease | None,
+        self, request: EvaluationRequest, setting: Setting, turns: DeviceLease | None
     ) -> tuple[Evaluation, bool]:
         """As `_judged`; from eager calls, where calls cannot be recorded.
 
@@ -205,15 +181,14 @@ class Bench:
             DeviceMemoryError: a recording needs more memory than others leave.
         """
         try:
-            return self._judged(request, target, backend, mode, environment, device, turns)
+            return self._judged(request, setting, turns)
         except NotRecorded as error:
             if error.lacks_memory and turns is not None:
                 raise DeviceMemoryError(f"{error.reason} (out of memory)") from error
             why = error
         timing = request.settings.timing and why.of_reference
-        settings = attrs.evolve(request.settings, timing=timing)
-        asked = attrs.evolve(request, settings=settings)
-        evaluation, again = self._judged(asked, target, backend, mode, environment, device, turns, records=False)
+        asked = attrs.evolve(request, settings=attrs.evolve(request.settings, timing=timing))
+        evaluation, again = self._judged(asked, setting, turns, records=False)
         if why.of_reference:
             return attrs.evolve(evaluation, profile={**evaluation.profile, "timing_is_eager": why.reason}), again
         place = f"candidate.py:{why.line}: " if why.line else ""
@@ -222,23 +197,21 @@ class Bench:
         return attrs.evolve(evaluation, not_timed=not_timed, findings=(*evaluation.findings, reported)), again
 
     def _without_kernels(
-        self, request: EvaluationRequest, evaluation: Evaluation, judge: Callable[[EvaluationRequest], Evaluation]
+        self, request: EvaluationRequest, evaluation: Evaluation, setting: Setting, turns: DeviceLease
     ) -> Evaluation:
         """The verdict after the probe `no_op`."""
         started = time.monotonic()
         asked = no_op.probe_request(request)
-        device = evaluation.provenance["device"]
         try:
-            without = judge(asked)
-            trial = self.reference(asked, device).trial(0)
-        except Unreadable as why:
-            profile = {**evaluation.profile, "no_op": f"not tried: {why}"}
-            return attrs.evolve(evaluation, profile=profile)
-        except _MEMORY_ERRORS as error:
-            if device != "cuda" or not _lacks(error):
-                raise
-            profile = {**evaluation.profile, "no_op": "not tried: the device has no memory left"}
-            return attrs.evolve(evaluation, profile=profile)
+            without, _ = self._judged(asked, setting, turns, disabled=True)
+            trial = self.reference(asked, setting.device).trial(0)
+        except (Unreadable, *_MEMORY_ERRORS) as error:
+            why = str(error)
+            if not isinstance(error, Unreadable):
+                if setting.device != "cuda" or not _lacks(error):
+                    raise
+                why = "the device has no memory left"
+            return attrs.evolve(evaluation, profile={**evaluation.profile, "no_op": f"not tried: {why}"})
         found = no_op.concluded(request, evaluation, without, trial)
         return attrs.evolve(found, seconds={**found.seconds, "no_op": time.monotonic() - started})
 
@@ -289,6 +262,7 @@ class Bench:
             if not supported():
                 return runner.files
             self._arenas = Arenas()
+        self._arenas.clear()
 
         def attach(arenas: Arenas) -> None:
             descriptors = [arenas.inputs.export(), arenas.outputs.export()]
@@ -302,22 +276,20 @@ class Bench:
         return ArenaExchange(self._arenas, attach)
 
     def build(
-        self, asked: bytes, backend: Any, request: EvaluationRequest, mode: str, *, disabled: bool = False
+        self, asked: bytes, setting: Setting, request: EvaluationRequest, *, disabled: bool = False
     ) -> tuple[bytes, list[int]]:
         """Answer of the build service to a candidate, and a descriptor of what was built.
 
         Args:
             disabled: build kernels that do nothing; raises `Unreadable` where that is not certain.
         """
-        spec = backend.toolchain(request.backend_options, mode)
+        spec = setting.backend.toolchain(request.backend_options, setting.mode)
         if spec is None:
             raise ProtocolError(f"an order for a build, which candidates of backend {request.backend} have no use for")
+        settings, cancelled = request.settings, self._cancelled
         try:
             return self._builds.answer(
-                *(asked, spec, request.settings),
-                cancelled=self._cancelled,
-                source=request.source,
-                disabled=disabled,
+                asked, spec, settings, cancelled=cancelled, source=request.source, disabled=disabled
             )
         except BuildUnavailable as error:
             raise Unavailable(*error.args) from None
@@ -339,8 +311,6 @@ class Bench:
         return self._turns[device]
 
     def _check_cancelled(self) -> None:
-        from kernelrl_judge.peer.process import Cancelled
-
         if self._cancelled():
             raise Cancelled
 

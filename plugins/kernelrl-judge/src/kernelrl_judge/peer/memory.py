@@ -144,6 +144,11 @@ class Arenas:
                 arena.close()
                 setattr(self, name, Arena.create(_LEAST_BYTES, self._device))
 
+    def clear(self) -> None:
+        """Set all bytes to zero: the next candidate must not find outputs of the one before."""
+        for arena in (self.inputs, self.outputs):
+            arena.tensor(0, (arena.size,), torch.uint8).zero_()
+
     def close(self) -> None:
         for arena in (self.inputs, self.outputs):
             with contextlib.suppress(Exception):

@@ -218,11 +218,18 @@ class Zygote:
 class Setting:
     """How candidates of a backend are executed here."""
 
+    target: str
+    """`module:attribute` of the backend's `BackendRunner`."""
     backend: Any
-    """A `BackendRunner`."""
+    """That `BackendRunner`."""
     mode: str
     environment: Mapping[str, str]
     """Variables of the environment of its runners."""
+
+    @property
+    def device(self) -> str:
+        """`cuda` or `cpu`."""
+        return "cuda" if self.mode == "gpu" else "cpu"
 
 
 class Zygotes:
@@ -245,16 +252,16 @@ class Zygotes:
         backend = self._backends[target]
         mode = backend.mode(options, has_gpu)
         environment = {"OMP_NUM_THREADS": "1", **backend.environment(mode, options)}
-        return Setting(backend, mode, {**_FEW_QUEUES, **environment} if mode == "gpu" else environment)
+        return Setting(target, backend, mode, {**_FEW_QUEUES, **environment} if mode == "gpu" else environment)
 
-    def zygote(self, target: str, mode: str, environment: Mapping[str, str]) -> Zygote:
+    def zygote(self, setting: Setting) -> Zygote:
         """A zygote that lives, or starts; raises like `Zygote`."""
-        key = (target, mode, json.dumps(dict(environment), sort_keys=True))
+        key = (setting.target, setting.mode, json.dumps(dict(setting.environment), sort_keys=True))
         found = self._zygotes.get(key)
         if found is None or not found.alive:
             if found is not None:
                 found.close()
-            found = self._zygotes[key] = Zygote(self._nursery, target, mode, environment)
+            found = self._zygotes[key] = Zygote(self._nursery, setting.target, setting.mode, setting.environment)
         return found
 
     def expect(self, target: str, options: Mapping[str, Any]) -> None:
@@ -262,8 +269,7 @@ class Zygotes:
         import torch
 
         with contextlib.suppress(Exception):
-            setting = self.setting(target, options, torch.cuda.is_available())
-            self.zygote(target, setting.mode, setting.environment)
+            self.zygote(self.setting(target, options, torch.cuda.is_available()))
 
     def close(self) -> None:
         for found in self._zygotes.values():

@@ -40,8 +40,6 @@ class Candidate:
         self.model: Any = None
         """What was constructed."""
         self.state = State()
-        self.attachments = 0
-        """How often shared memory was mapped."""
         self._backend = backend
         self._path = path
         self._module_class: Any = None
@@ -53,7 +51,6 @@ class Candidate:
         from kernelrl_judge.protocol.device_memory import Arena
 
         sizes = decode_tree(frame.body)
-        self.attachments += 1
         for memory, size, descriptor in zip(
             (self.inputs, self.outputs), (sizes["inputs"], sizes["outputs"]), frame.descriptors, strict=True
         ):

@@ -8,7 +8,7 @@ import math
 import mmap
 import os
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from kernelrl_judge.protocol.values import DTYPES, TensorLeaf, leaves_of
@@ -17,6 +17,7 @@ __all__ = [
     "Inputs",
     "Originals",
     "Outputs",
+    "described",
     "fill_fresh_memory",
     "poison_device",
     "refilled",
@@ -60,34 +61,11 @@ class Inputs:
         size = os.fstat(self._descriptor).st_size
         self._view = mmap.mmap(self._descriptor, size, access=mmap.ACCESS_COPY) if size else None
         self._announced, self._announced_before = self._view, self._announced
-        self._map_now()
-        return self.values(trees, _SHARED)
-
-    def announced_again(self, trees: Any, values: Any) -> bool:
-        """Whether tensors are still those that `announced` made last, of equal trees.
-
-        In host memory nothing is left of what was written to them here.
-        """
-        if self.arena is not None:
-            base = int(self.arena.address)
-        elif self._announced is not None:
-            base = ctypes.addressof(ctypes.c_char.from_buffer(self._announced))
-        else:
-            return False
-        try:
-            same = all(_as_made(leaf, tensor, base) for leaf, tensor in _pairs(trees, values))
-        except (LookupError, TypeError, ValueError):
-            return False
-        if same and self._announced is not None and self.arena is None:
-            self._announced.madvise(mmap.MADV_DONTNEED)
-            self._map_now()
-        return same
-
-    def _map_now(self) -> None:
         if self._announced is not None:
             with contextlib.suppress(OSError, ValueError):
                 # The pages are mapped now and not on the clock.
                 self._announced.madvise(_POPULATE_READ)
+        return self.values(trees, _SHARED)
 
     def values(self, tree: Any, device: str) -> Any:
         """Private copies, on `device`, of the values that a tree describes."""
@@ -150,38 +128,6 @@ def refilled(old: Any, new: Any) -> Any:
     if isinstance(new, dict):
         return {key: refilled(old.get(key) if isinstance(old, dict) else None, value) for key, value in new.items()}
     return new
-
-
-def _pairs(tree: Any, values: Any) -> Iterator[tuple[TensorLeaf, Any]]:
-    """Leaves of a tree and what stands in their place."""
-    if isinstance(tree, TensorLeaf):
-        yield tree, values
-    elif isinstance(tree, list | tuple):
-        for item, value in zip(tree, values, strict=True):
-            yield from _pairs(item, value)
-    elif isinstance(tree, dict):
-        for key, item in tree.items():
-            yield from _pairs(item, values[key])
-
-
-def _as_made(leaf: TensorLeaf, tensor: Any, base: int) -> bool:
-    """Whether a candidate left a tensor as it was given it, its contents apart.
-
-    Args:
-        base: address of the shared memory.
-    """
-    import torch
-
-    return (
-        0 not in leaf.shape
-        and type(tensor) is torch.Tensor
-        and tensor.device.type == leaf.device
-        and tensor.shape == leaf.shape
-        and tensor.dtype is getattr(torch, leaf.dtype)
-        and (tensor.is_contiguous() if leaf.strides is None else tensor.stride() == leaf.strides)
-        and not tensor.requires_grad
-        and tensor.data_ptr() == base + leaf.offset
-    )
 
 
 class Originals:
@@ -297,38 +243,48 @@ class _Writer:
         self._end = 0
 
     def tree(self, value: Any) -> Any:
-        import torch
+        return described(value, self._written)
 
-        # Exact types only: a subclass could defer its work or lie about its shape.
-        if type(value) in (torch.Tensor, torch.nn.Parameter):
-            return self._tensor(value)
-        if type(value) in (list, tuple):
-            return type(value)(self.tree(item) for item in value)
-        if type(value) is dict:
-            return {key: self.tree(item) for key, item in value.items()}
-        if isinstance(value, tuple) and hasattr(value, "_fields"):
-            return tuple(self.tree(item) for item in value)
-        if value is None or type(value) in (bool, int, float, str):
-            return value
-        raise TypeError(f"forward returned a value of type {type(value).__name__}, not a tensor")
+    def _written(self, plain: Any) -> int:
+        """Where a tensor is written; -1 where it does not fit."""
+        count = plain.numel() * plain.element_size()
+        if self._end + count > self._space.size:
+            return -1
+        offset = self._end
+        self._space.tensor(offset, tuple(plain.shape), plain.dtype).copy_(plain)
+        self._end += -(-count // _ALIGNMENT) * _ALIGNMENT
+        return offset
 
-    def _tensor(self, value: Any) -> TensorLeaf:
-        import torch
 
-        dtype = str(value.dtype).removeprefix("torch.")
+def described(value: Any, place: Callable[[Any], int]) -> Any:
+    """The tree that describes a result.
+
+    Args:
+        place: returns the offset of a tensor.
+
+    Raises:
+        TypeError: there is something in it that is neither a plain tensor nor a plain value.
+    """
+    import torch
+
+    # Exact types only: a subclass could defer its work or lie about its shape.
+    if type(value) in (torch.Tensor, torch.nn.Parameter):
+        plain = value.detach()
+        dtype = str(plain.dtype).removeprefix("torch.")
         if dtype not in DTYPES:
             raise TypeError(f"forward returned a tensor of dtype {dtype}")
-        plain = value.detach()
         if plain.layout is not torch.strided:
             raise TypeError("forward returned a tensor that is not strided")
-        shape = tuple(plain.shape)
-        count = plain.numel() * plain.element_size()
-        offset = -1
-        if self._end + count <= self._space.size:
-            offset = self._end
-            self._space.tensor(offset, shape, plain.dtype).copy_(plain)
-            self._end += -(-count // _ALIGNMENT) * _ALIGNMENT
-        return TensorLeaf(dtype, shape, value.device.type, offset)
+        return TensorLeaf(dtype, tuple(plain.shape), plain.device.type, place(plain))
+    if type(value) in (list, tuple):
+        return type(value)(described(item, place) for item in value)
+    if type(value) is dict:
+        return {key: described(item, place) for key, item in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return tuple(described(item, place) for item in value)
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    raise TypeError(f"forward returned a value of type {type(value).__name__}, not a tensor")
 
 
 def tensors(value: Any) -> Iterator[Any]:

@@ -24,7 +24,7 @@ from kernelrl_judge.replay import nodes
 from kernelrl_judge.replay.capture import Captured, NotCaptured, Recorder, storage_range
 from kernelrl_judge.replay.library import DriverError, Library
 from kernelrl_judge.runner.candidate import Candidate
-from kernelrl_judge.runner.memory import Originals, tensors
+from kernelrl_judge.runner.memory import Originals, described, tensors
 from kernelrl_judge.runner.state import named_tensors
 
 __all__ = ["CandidateRecorder", "FollowedCall"]
@@ -86,10 +86,10 @@ class CandidateRecorder:
         places = candidate.outputs.places(order["outputs"])
         left = [(place, state[name]) for name, place in self._places(order["left"]).items() if name in state]
         self._originals.restore()
-        described: dict[int, Any] = {}
+        trees: dict[int, Any] = {}
 
         def copies(number: int, output: Any) -> list[tuple[Any, Any]]:
-            described[number], found = _described(output)
+            trees[number], found = _described(output)
             wanted = [*leaves_of(order["outputs"][number])]
             same = len(wanted) == len(found) and all(map(_fits, wanted, found))
             return list(zip(places[number], found, strict=True)) if same else []
@@ -123,7 +123,7 @@ class CandidateRecorder:
             dialogue.answer(FrameKind.RECORDED, facts)
             return
         facts = {
-            "outputs": [described[number] for number in sorted(described)],
+            "outputs": [trees[number] for number in sorted(trees)],
             "nodes": _counted(self._kept[-1], self._given(slots)),
             "state": sorted(state),
         }
@@ -258,31 +258,15 @@ def _described(output: Any) -> tuple[Any, list[Any]]:
         _Undescribed: there is something in it that is neither a plain tensor nor a plain value.
     """
     found: list[Any] = []
+
+    def place(tensor: Any) -> int:
+        found.append(tensor)
+        return 0
+
     try:
-        return _tree(output, found), found
+        return described(output, place), found
     except TypeError as error:
         raise _Undescribed(error) from None
-
-
-def _tree(value: Any, found: list[Any]) -> Any:
-    import torch
-
-    # Exact types only: a subclass could defer its work or lie about its shape.
-    if type(value) in (torch.Tensor, torch.nn.Parameter):
-        plain = value.detach()
-        if plain.layout is not torch.strided:
-            raise TypeError("forward returned a tensor that is not strided")
-        found.append(plain)
-        return TensorLeaf(str(plain.dtype).removeprefix("torch."), tuple(plain.shape), plain.device.type, 0)
-    if type(value) in (list, tuple):
-        return type(value)(_tree(item, found) for item in value)
-    if type(value) is dict:
-        return {key: _tree(item, found) for key, item in value.items()}
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return tuple(_tree(item, found) for item in value)
-    if value is None or type(value) in (bool, int, float, str):
-        return value
-    raise TypeError(f"forward returned a value of type {type(value).__name__}, not a tensor")
 
 
 def _fits(leaf: TensorLeaf, tensor: Any) -> bool:

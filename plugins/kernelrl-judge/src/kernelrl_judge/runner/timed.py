@@ -28,10 +28,7 @@ class Windows:
         self._staged: list[Any] = []
         self._past: list[Any] = []
         self._collects = False
-        self._staging: Any = None
-        self._staging_order: Any = None
         self._places: list[list[Any]] = []
-        self._all_places: list[Any] = []
         self._events: Any = None
 
     # --- orders -----------------------------------------------------------------------------------------------------
@@ -48,32 +45,25 @@ class Windows:
         from kernelrl_judge.runner.windows import made_events
 
         self._inputs.refresh()
-        staging = (self._candidate.attachments, frame.body)
-        again = staging == self._staging
-        if not again:
-            self._staging = staging
-            self._staging_order = decode_tree(frame.body)
-            self._places = self._outputs.places(self._staging_order["outputs"])
-            self._all_places = [place for places in self._places for place in places]
-        order = self._staging_order
-        if not (again and order["announced"] and self._inputs.announced_again(order["inputs"], self._staged)):
-            self._past = self._staged if order["announced"] else []
-            self._staged = []
-            if self._device == "cuda":
-                from kernelrl_judge.protocol.device_memory import give_back_spare
+        order = decode_tree(frame.body)
+        self._places = self._outputs.places(order["outputs"])
+        self._past = self._staged if order["announced"] else []
+        self._staged = []
+        if self._device == "cuda":
+            from kernelrl_judge.protocol.device_memory import give_back_spare
 
-                # Of trials; the judge's windows are as long as the memory that is free allows.
-                give_back_spare()
-                take_at_once([*leaves_of(order["outputs"])])
-            if order["announced"]:
-                self._staged = self._inputs.announced(order["inputs"])
-            else:
-                self._staged = [self._inputs.values(arguments, self._device) for arguments in order["inputs"]]
+            # Of trials; the judge's windows are as long as the memory that is free allows.
+            give_back_spare()
+            take_at_once([*leaves_of(order["outputs"])])
+        if order["announced"]:
+            self._staged = self._inputs.announced(order["inputs"])
+        else:
+            self._staged = [self._inputs.values(arguments, self._device) for arguments in order["inputs"]]
         self._events = made_events(self._device)
         if self._device == "cpu":
             fill_fresh_memory(None)
             host_memory.ready(order["ready"] * len(order["inputs"]))
-            for place in self._all_places:
+            for place in self._all_places():
                 # The pages are touched now and not on the clock.
                 place.zero_()
         self._candidate.wait()
@@ -139,14 +129,15 @@ class Windows:
             return attempt(Stage.FORWARD, lambda: window(model, staged, self._device, keep)), None
         # What takes a while is not done on the clock.
         events, self._events = self._events, None
-        places = self._all_places
-        if len(staged) < len(self._places):
-            places = [place for places in self._places[: len(staged)] for place in places]
+        places = self._all_places(len(staged))
         result = attempt(Stage.FORWARD, lambda: window(model, staged, self._device, events=events))
         self._dialogue.tell(FrameKind.CALLED)
         called_at = time.perf_counter()
         attempt(Stage.EXPORT, lambda: self._filled(places, result.outputs))
         return result, called_at
+
+    def _all_places(self, calls: int | None = None) -> list[Any]:
+        return [place for places in self._places[:calls] for place in places]
 
     def _filled(self, places: list[Any], values: list[Any]) -> None:
         self._outputs.fill(places, values)
