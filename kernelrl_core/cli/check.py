@@ -401,7 +401,7 @@ def _lines(
     if evaluation is None:
         return [*lines, *findings, *message]
     isolation = evaluation.isolation
-    missing = ", ".join("cgroup limits" if layer == "cgroup" else layer for layer in isolation.missing)
+    missing = ", ".join(isolation.missing)
     sandbox = f"sandbox   level {isolation.level}/{_MAX_LEVEL}"
     sandbox += f"; no {missing} (see 'kernelrl doctor')" if missing else ""
     if _was_only_built(turn):

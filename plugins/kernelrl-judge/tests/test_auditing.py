@@ -15,7 +15,7 @@ from kernelrl_judge.client.auditor import Auditor
 torch = pytest.importorskip("torch")
 
 from kernelrl_judge.task.auditing import audit  # noqa: E402
-from kernelrl_judge.task.draws import AS_DRAWN, Domain  # noqa: E402
+from kernelrl_judge.task.domain import AS_DRAWN, Domain  # noqa: E402
 from kernelrl_judge.task.overlays import OVERLAYS, overlaid  # noqa: E402
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kernelrl_judge.build.binding import Unbindable, module_functions, signatures
-from kernelrl_judge.build.request import InlineRequest
 from kernelrl_judge.build.screening import Denied, screen
+from kernelrl_judge.build.store import InlineRequest
 from kernelrl_judge.build.stubs import read_resources
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from kernelrl_judge.build.compiling import Compiled, CompileError, compile_extension
 from kernelrl_judge.build.prepare import Prepared, prepare
-from kernelrl_judge.build.request import InlineRequest
+from kernelrl_judge.build.store import InlineRequest
 from kernelrl_judge.build.toolchain import find_toolchain
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")]

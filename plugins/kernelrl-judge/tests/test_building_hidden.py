@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kernelrl_core.types import Severity, SourceFacts
-from kernelrl_judge.build.hidden import MAX_CHARACTERS, hidden_facts
+from kernelrl_judge.build.kernel_facts import MAX_CHARACTERS, hidden_facts
 
 KERNEL = "__global__ void twice(const float* a, float* out) { out[threadIdx.x] = 2 * a[threadIdx.x]; }\n"
 HOST = "torch::Tensor run(torch::Tensor a) { auto out = torch::empty_like(a); LAUNCH return out; }\n"

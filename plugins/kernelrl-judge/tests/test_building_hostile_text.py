@@ -8,8 +8,8 @@ import pytest
 
 from kernelrl_judge.build.kernel_facts import extension_facts
 from kernelrl_judge.build.lexing import Unreadable, tokens
-from kernelrl_judge.build.request import InlineRequest
 from kernelrl_judge.build.screening import Denied, screen
+from kernelrl_judge.build.store import InlineRequest
 
 _SIZE = 150_000
 _DEPTH = 20_000

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kernelrl_judge.build import store
-from kernelrl_judge.build.request import InlineRequest
+from kernelrl_judge.build.store import InlineRequest
 from kernelrl_judge.build.toolchain import ToolchainMissing
 
 

@@ -10,8 +10,8 @@ import subprocess
 import pytest
 
 from kernelrl_judge.build.lexing import text_of, tokens
-from kernelrl_judge.build.request import InlineRequest
 from kernelrl_judge.build.screening import Denied, screen
+from kernelrl_judge.build.store import InlineRequest
 
 _PIECES = [
     *("a", "u8", "L", " ", "\n", "\\\n", "\r\n", "\0", "\f", "é", "1", "1'0", "0x1p", ".5e+", "<", ">", "+"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kernelrl_judge.build.diagnosis import other_language
-from kernelrl_judge.build.request import InlineRequest
+from kernelrl_judge.build.store import InlineRequest
 
 
 def _request(language: str, source: str) -> InlineRequest:

@@ -14,9 +14,8 @@ import pytest
 from kernelrl_core.types import EvaluationSettings
 from kernelrl_judge.build import job, service
 from kernelrl_judge.build.confined import Compilers, OutOfTime, reached_limit
-from kernelrl_judge.build.request import InlineRequest
 from kernelrl_judge.build.service import BuildCrashed, BuildService
-from kernelrl_judge.build.store import BuildStore, store_of
+from kernelrl_judge.build.store import BuildStore, InlineRequest, store_of
 from kernelrl_judge.protocol.frames import ProtocolError
 
 _LISTS = ("cpp_sources", "device_sources", "cflags", "device_flags", "ldflags", "include_paths")

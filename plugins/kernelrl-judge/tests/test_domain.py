@@ -10,8 +10,11 @@ torch = pytest.importorskip("torch")
 
 from small_tasks import reference  # noqa: E402
 
-from kernelrl_judge.task.domain import Domain  # noqa: E402
-from kernelrl_judge.task.draws import AS_DRAWN, drawn_domains  # noqa: E402
+from kernelrl_judge.task.domain import (  # noqa: E402
+    AS_DRAWN,
+    Domain,
+    drawn_domains,
+)
 from kernelrl_judge.task.source import TaskError  # noqa: E402
 
 NUMBERS = Domain("numbers")

@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch")
 from small_tasks import failed, reference  # noqa: E402
 
 from kernelrl_judge.probes.families import FAMILIES, VARIANTS, harder, nudged  # noqa: E402
-from kernelrl_judge.task.draws import AS_DRAWN, Domain  # noqa: E402
+from kernelrl_judge.task.domain import AS_DRAWN, Domain  # noqa: E402
 
 NUMBERS = Domain("numbers")
 

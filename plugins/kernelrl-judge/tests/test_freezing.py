@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from kernelrl_judge.isolation import freezing
-from kernelrl_judge.isolation.freezing import Held, descendants, ran_s, suspended
+from kernelrl_judge.isolation.freezing import descendants, ran_s, suspended
 
 # A process whose child, in a group of its own, counts as well.
 _COUNTING = """
@@ -132,15 +132,3 @@ def test_a_process_that_has_the_number_of_one_that_ended_is_left_alone(monkeypat
         with suspended(os.getpid()):
             assert Path(f"/proc/{other.pid}/stat").read_text().rpartition(")")[2].split()[0] not in "Tt"
         other.kill()
-
-
-def test_a_descriptor_does_not_mean_the_next_process_of_its_number() -> None:
-    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as process:
-        held = Held(os.getpid())
-        held.find()
-        assert held.lives(process.pid)
-        process.kill()
-        process.wait(10)
-        assert not held.lives(process.pid)
-        held.signal(signal.SIGSTOP, [process.pid])
-        held.close()

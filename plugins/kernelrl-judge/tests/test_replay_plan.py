@@ -6,8 +6,7 @@ import pytest
 
 from kernelrl_judge.replay.library import Node
 from kernelrl_judge.replay.nodes import kind_of, kinds, own_numbers, refused
-from kernelrl_judge.replay.slope import Window, clock_agrees, per_call_us, steady
-from kernelrl_judge.replay.slots import planned
+from kernelrl_judge.replay.slope import Window, clock_agrees, per_call_us, planned, steady
 
 MIB, GIB = 1 << 20, 1 << 30
 L2 = 50 * MIB

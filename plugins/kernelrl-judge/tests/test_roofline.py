@@ -8,7 +8,7 @@ import sys
 import pytest
 import torch
 
-from kernelrl_judge.task.operations import OperationCounter
+from kernelrl_judge.task.reference import OperationCounter
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def test_operations_are_counted_by_the_usual_formulas(call: object, flops: int) 
 
 def test_counting_does_not_import_the_compiler_of_torch() -> None:
     program = (
-        "import sys, torch; from kernelrl_judge.task.operations import OperationCounter\n"
+        "import sys, torch; from kernelrl_judge.task.reference import OperationCounter\n"
         "with OperationCounter(): torch.ones(2, 2) @ torch.ones(2, 2)\n"
         "print('torch._dynamo' in sys.modules)"
     )

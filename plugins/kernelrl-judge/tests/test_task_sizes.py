@@ -7,8 +7,7 @@ import types
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelrl_judge.task.sizes import fit, free_sizes
-from kernelrl_judge.task.source import load_reference
+from kernelrl_judge.task.source import fit, free_sizes, load_reference
 
 TASK = """
 import torch

@@ -8,7 +8,7 @@ import pytest
 
 from kernelrl_core.types import Candidate, Evaluation, Finding, Outcome, Task
 from kernelrl_core.types import serialization as codec
-from kernelrl_judge.build.hidden import hidden_facts
+from kernelrl_judge.build.kernel_facts import hidden_facts
 from kernelrl_plugin_checkers.config import SourceRulesConfig
 from kernelrl_plugin_checkers.source_rules import SourceRules
 from kernelrl_plugin_cuda.backend import CudaBackend

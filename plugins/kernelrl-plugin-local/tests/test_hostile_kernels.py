@@ -449,7 +449,7 @@ def test_no_kernel_causes_an_infrastructure_error(bench: Any, doing: Any, good: 
     evaluation = bench.runner.run(bench.evaluator.evaluate(asked))
     assert evaluation.outcome is not Outcome.INFRA_ERROR
     if name == "build: templates without end":
-        assert (evaluation.outcome, evaluation.final) == (Outcome.COMPILE_ERROR, False)
+        assert (evaluation.outcome, evaluation.final) == (Outcome.COMPILE_ERROR, False), evaluation
     # Otherwise the others try nothing.
     assert evaluation.outcome is Outcome.CORRECT or name != "C++: nothing", evaluation
     assert "ended twice" not in evaluation.message

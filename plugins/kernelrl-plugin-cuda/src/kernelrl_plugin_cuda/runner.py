@@ -8,7 +8,6 @@ from typing import Any
 
 from kernelrl_judge.build.toolchain import programs
 from kernelrl_judge.runner.backend import CandidateRunner
-from kernelrl_judge.runner.disabling import disable_runtime_compilers, disable_triton
 
 __all__ = ["CudaRunner"]
 
@@ -53,6 +52,9 @@ class CudaRunner(CandidateRunner):
 
     def disable_kernels(self) -> None:
         """See `BackendRunner`."""
+        # Few candidates need it.
+        from kernelrl_judge.runner.disabling import disable_runtime_compilers, disable_triton
+
         disable_triton()
         disable_runtime_compilers()
 

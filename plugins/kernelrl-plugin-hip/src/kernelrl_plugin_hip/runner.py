@@ -7,7 +7,6 @@ from typing import Any
 
 from kernelrl_core.api.config import gpu_vendors
 from kernelrl_judge.runner.backend import CandidateRunner
-from kernelrl_judge.runner.disabling import disable_runtime_compilers, disable_triton
 from kernelrl_plugin_hip.archs import chosen_archs
 
 __all__ = ["HipRunner"]
@@ -38,6 +37,9 @@ class HipRunner(CandidateRunner):
 
     def disable_kernels(self) -> None:
         """See `BackendRunner`."""
+        # Few candidates need it.
+        from kernelrl_judge.runner.disabling import disable_runtime_compilers, disable_triton
+
         disable_triton()
         disable_runtime_compilers()
 

@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kernelrl_judge.runner.backend import CandidateRunner
-from kernelrl_judge.runner.builds import refuse_tools
-from kernelrl_judge.runner.disabling import disable_runtime_compilers, disable_triton
 
 __all__ = ["TritonRunner"]
 
@@ -33,11 +31,17 @@ class TritonRunner(CandidateRunner):
         return [*modules, *(f"kernelrl_plugin_triton.{name}" for name in own)]
 
     def load(self, path: str, options: Mapping[str, Any]) -> Any:
+        # A judge does without.
+        from kernelrl_judge.runner.builds import refuse_tools
+
         refuse_tools("write the kernels in Triton")
         return super().load(path, options)
 
     def disable_kernels(self) -> None:
         """See `BackendRunner`."""
+        # Few candidates need it.
+        from kernelrl_judge.runner.disabling import disable_runtime_compilers, disable_triton
+
         disable_triton()
         disable_runtime_compilers()
 

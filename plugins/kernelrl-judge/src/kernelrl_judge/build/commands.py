@@ -11,8 +11,8 @@ from typing import Any
 from kernelrl_judge.build import stubs
 from kernelrl_judge.build.diagnosis import CompileError, Diagnosis, NotCertain
 from kernelrl_judge.build.prepare import MODULE_NAME, Prepared
-from kernelrl_judge.build.request import InlineRequest
 from kernelrl_judge.build.splitting import Split
+from kernelrl_judge.build.store import InlineRequest
 from kernelrl_judge.build.units import HostFlags, device_host_flags, with_instances
 
 __all__ = ["CAPTURED", "Commands", "Run", "at_once"]

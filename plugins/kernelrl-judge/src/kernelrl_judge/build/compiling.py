@@ -28,9 +28,9 @@ from kernelrl_judge.build.commands import Commands, Run, at_once
 from kernelrl_judge.build.diagnosis import CompileError, NotCertain, other_language
 from kernelrl_judge.build.lexing import Unreadable, unbalanced
 from kernelrl_judge.build.prepare import MODULE_NAME, Prepared
-from kernelrl_judge.build.request import InlineRequest
 from kernelrl_judge.build.screening import Denied, screen
 from kernelrl_judge.build.splitting import Split, Unsplittable, split
+from kernelrl_judge.build.store import InlineRequest
 from kernelrl_judge.build.units import (
     declarations_only,
     definitions_for_host,

@@ -18,17 +18,17 @@ import attrs
 
 from kernelrl_judge.isolation import sandbox
 
-__all__ = ["PATIENCE", "Compilers", "OutOfTime", "reached_limit"]
-
-PATIENCE = 4
-"""Wall time that a build may take, in multiples of its limit. The limit itself is for processor time, which does not
-depend on the other work of a machine."""
+__all__ = ["Compilers", "OutOfTime", "reached_limit"]
 
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/alternatives", "/etc/ld.so.cache", "/opt/rocm")
 _DEVICES = ("/dev/null",)
 """A source could include others, which never end."""
 _MAX_LOG_BYTES = 1 << 20
 _FILE_MIB = 1024
+_KILLED = re.compile(r"\b[Kk]ill")
+_LAST_CHARACTERS = 1000
+_COUNTED = 0.8
+"""Of its limit a process may have had when it is killed."""
 _LIMITS = (
     (r"File size limit exceeded|[Ff]ile too large", f"The compiler's output reached its limit of {_FILE_MIB} MiB."),
     (
@@ -122,8 +122,9 @@ class Compilers:
             text = log.read().decode("utf-8", "replace")
         ended = time.monotonic()
         ran_s = usage.ru_utime + usage.ru_stime
-        # A limit of processor time ends one process, and the compiler then fails that started it.
-        if ended >= self.latest or (status and ran_s >= left_s):
+        # A limit of processor time, counted by ticks, ends one process, and the compiler then fails that started it.
+        least_s = left_s * (_COUNTED if _KILLED.search(text[-_LAST_CHARACTERS:]) else 1.0)
+        if ended >= self.latest or (status and ran_s >= least_s):
             raise OutOfTime(text, waited=ended >= self.latest)
         self.deadline = min(self.latest, self.deadline + max(0.0, ended - now - ran_s))
         return process.returncode, text, ran_s

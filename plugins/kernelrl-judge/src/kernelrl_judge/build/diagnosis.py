@@ -9,8 +9,8 @@ from pathlib import Path
 import attrs
 
 from kernelrl_judge.build.prepare import Prepared
-from kernelrl_judge.build.request import InlineRequest
 from kernelrl_judge.build.splitting import Split, of_torch
+from kernelrl_judge.build.store import InlineRequest
 
 __all__ = ["FUNCTIONS_FILE", "CompileError", "Diagnosis", "NotCertain", "other_language"]
 

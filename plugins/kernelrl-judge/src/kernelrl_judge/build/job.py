@@ -30,12 +30,11 @@ from typing import Any
 import attrs
 
 from kernelrl_judge.build.compiling import CompileError, compile_extension
-from kernelrl_judge.build.confined import PATIENCE, Compilers, OutOfTime, reached_limit
+from kernelrl_judge.build.confined import Compilers, OutOfTime, reached_limit
 from kernelrl_judge.build.prepare import Prepared, prepare
-from kernelrl_judge.build.request import InlineRequest
-from kernelrl_judge.build.store import kept_answer, keys, scratch, store_of
+from kernelrl_judge.build.store import PATIENCE, InlineRequest, kept_answer, keys, scratch, store_of
 from kernelrl_judge.build.toolchain import Toolchain, ToolchainMissing, find_toolchain
-from kernelrl_judge.isolation import cgroups, cpus, privileges
+from kernelrl_judge.isolation import privileges
 
 __all__ = ["main"]
 
@@ -50,7 +49,6 @@ _MOST_MIB = 64
 def main() -> None:
     """Serve the order on standard input."""
     privileges.die_with_parent()
-    cpus.spare()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     order = json.load(sys.stdin)
     try:
@@ -149,8 +147,6 @@ def _build(
     request: InlineRequest, prepared: Prepared, place: Path, order: dict[str, Any]
 ) -> tuple[dict[str, Any], Path | None]:
     """What is answered, and the file that belongs to it."""
-    if group := cgroups.join():
-        group.limit(order["memory_mib"])
     started = time.monotonic()
     compilers = _compilers(prepared.toolchain, [str(prepared.directory)], place, order)
     prepared.on_wait = compilers.extend

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from kernelrl_judge.build.lexing import tokens
-from kernelrl_judge.build.request import InlineRequest
+from kernelrl_judge.build.store import InlineRequest
 
 __all__ = ["PASSING", "Denied", "screen"]
 

@@ -21,11 +21,10 @@ import attrs
 
 from kernelrl_core.api.evaluators import EvaluationSettings
 from kernelrl_judge.build.calls import InlineCall, find_inline_calls
-from kernelrl_judge.build.confined import PATIENCE
 from kernelrl_judge.build.imports import library_imports
 from kernelrl_judge.build.kernel_syntax import without_kernel_bodies
 from kernelrl_judge.build.lexing import Unreadable
-from kernelrl_judge.build.store import kept_answer, store_of
+from kernelrl_judge.build.store import PATIENCE, kept_answer, store_of
 from kernelrl_judge.build.toolchain import said
 from kernelrl_judge.protocol.frames import ProtocolError
 
@@ -51,12 +50,10 @@ class BuildService:
 
     Args:
         directory: store of the builds, shared by all processes.
-        environment: variables that builds have beside those of this process.
     """
 
-    def __init__(self, directory: Path, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._environment = {**os.environ, **environment} if environment else None
 
     def answer(
         self,
@@ -127,7 +124,6 @@ class BuildService:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.DEVNULL,
-            env=self._environment,
         )
         try:
             await process.communicate(json.dumps(order).encode())

@@ -1,4 +1,4 @@
-"""Finished builds on disk, by the hash of everything that they depend on.
+"""Requests for builds, and finished builds on disk by the hash of everything that they depend on.
 
 An entry is a directory that appears whole or not at all: it is filled under another name and renamed. Who builds holds
 a lock of that entry, so that equal builds under way at the same time, in whatever process, are one build.
@@ -7,6 +7,7 @@ a lock of that entry, so that equal builds under way at the same time, in whatev
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import math
 import os
@@ -14,15 +15,61 @@ import random
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+import attrs
 
 from kernelrl_core.api.config import FileLock, replace_directory
-from kernelrl_judge.build.request import InlineRequest
 from kernelrl_judge.build.toolchain import Toolchain, ToolchainMissing, known_toolchain
 
-__all__ = ["BuildStore", "kept_answer", "keys", "scratch", "store_of"]
+__all__ = ["PATIENCE", "BuildStore", "InlineRequest", "kept_answer", "keys", "scratch", "store_of"]
+
+PATIENCE = 4
+"""Wall time that a build may take, in multiples of its limit. The limit itself is for processor time, which does not
+depend on the other work of a machine."""
+
+_FORMAT = 6
+"""Goes into every key: raise it when what a build gives changes."""
+
+
+def _words(flags: Iterable[str]) -> tuple[str, ...]:
+    return tuple(word for flag in flags for word in flag.split())
+
+
+@attrs.frozen
+class InlineRequest:
+    """One call of `load_inline`, and what the backend adds to it. Each flag is a word of its own."""
+
+    language: Literal["cuda", "hip", "cpp"]
+    name: str
+    """Name of the extension, for messages alone."""
+    cpp_sources: tuple[str, ...]
+    device_sources: tuple[str, ...]
+    """What the call names `cuda_sources`."""
+    functions: tuple[tuple[str, str], ...]
+    """Functions to bind, with their documentation; empty when the sources hold a Python module of their own."""
+    cflags: tuple[str, ...] = attrs.field(converter=_words)
+    device_flags: tuple[str, ...] = attrs.field(converter=_words)
+    ldflags: tuple[str, ...] = attrs.field(converter=_words)
+    include_paths: tuple[str, ...]
+    arch: tuple[str, ...]
+    """Architectures of the GPU, such as `9.0` or `gfx90a`; empty for the processor."""
+    device_only: bool = False
+    """Compile the device code and stop."""
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> InlineRequest:
+        fields = {name: tuple(value) if isinstance(value, list) else value for name, value in data.items()}
+        fields["functions"] = tuple((name, text) for name, text in fields["functions"])
+        return cls(**fields)
+
+    def key(self, toolchain_id: str) -> str:
+        """Hex SHA-256 of everything that the result depends on."""
+        content = {**attrs.asdict(self), "name": "", "toolchain": toolchain_id, "format": _FORMAT}
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode("utf-8", "surrogatepass")).hexdigest()
+
 
 _MAX_BYTES = 4 << 30
 _RESULT = "result.json"

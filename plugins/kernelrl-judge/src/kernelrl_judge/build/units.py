@@ -9,9 +9,9 @@ from kernelrl_judge.build.binding import Signature, trampolines
 from kernelrl_judge.build.diagnosis import FUNCTIONS_FILE, NotCertain
 from kernelrl_judge.build.lexing import Unreadable, items, text_of
 from kernelrl_judge.build.prepare import Prepared
-from kernelrl_judge.build.request import InlineRequest
 from kernelrl_judge.build.screening import PASSING
 from kernelrl_judge.build.splitting import Split
+from kernelrl_judge.build.store import InlineRequest
 
 __all__ = [
     "HostFlags",

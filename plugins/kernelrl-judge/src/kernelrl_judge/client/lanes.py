@@ -101,7 +101,6 @@ class Lanes:
         spare: additional judges per device. One is started when a candidate keeps its lane waiting, so that the next
             candidate can be evaluated meanwhile.
         judge: creates a judge from its environment.
-        surroundings: environment variables of all judges, in addition to those of their device.
     """
 
     def __init__(
@@ -110,16 +109,9 @@ class Lanes:
         each: int,
         spare: int = 0,
         judge: Callable[[Mapping[str, str]], JudgeWorker] = JudgeWorker,
-        surroundings: Mapping[str, str] | None = None,
     ) -> None:
         self._devices = [
-            _Device(
-                name,
-                [judge({**_environment(name), **(surroundings or {})}) for _ in range(each + spare)],
-                each,
-                spare,
-            )
-            for name in devices
+            _Device(name, [judge(_environment(name)) for _ in range(each + spare)], each, spare) for name in devices
         ]
         self._workers = [worker for device in self._devices for worker in device.idle]
         self.size = each * len(devices)

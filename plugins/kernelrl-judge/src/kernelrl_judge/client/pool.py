@@ -29,8 +29,7 @@ from kernelrl_judge.client.auditor import Auditor
 from kernelrl_judge.client.first_build import FirstBuild
 from kernelrl_judge.client.lanes import Lanes, visible_gpus
 from kernelrl_judge.client.worker import JudgeDied
-from kernelrl_judge.isolation import cpus
-from kernelrl_judge.protocol.modes import UNTIMED
+from kernelrl_judge.runner.backend import UNTIMED
 
 if TYPE_CHECKING:
     from kernelrl_judge.build.service import BuildService
@@ -66,9 +65,8 @@ class JudgePool:
         self._gpus = visible_gpus()
         workers = workers or cores
         self._on_cpu = Lanes([None], workers, spare=workers)
-        apart = cpus.surroundings(len(self._gpus)) if self._gpus else {}
         gpu_workers = gpu_workers or min(_MAX_DEFAULT_GPU_WORKERS, max(1, cores // 2))
-        self._on_gpu = Lanes(self._gpus, gpu_workers, surroundings=apart)
+        self._on_gpu = Lanes(self._gpus, gpu_workers)
         # A judge that times a candidate needs a core of its own.
         self._compiling = asyncio.Semaphore(build_workers or max(1, cores - self._on_gpu.size))
         # More candidates than judges, so that no judge is idle while candidates are compiled.
@@ -79,7 +77,6 @@ class JudgePool:
         self._auditing = asyncio.Semaphore(self._audits)
         self._auditors: list[Auditor] = []
         self._store = cache_directory() / "builds"
-        self._apart = apart
         self._first_build = FirstBuild()
         self._runners: dict[str, tuple[str, Any]] = {}
 
@@ -192,7 +189,7 @@ class JudgePool:
     def _builds(self) -> BuildService:
         from kernelrl_judge.build.service import BuildService
 
-        return BuildService(self._store, self._apart)
+        return BuildService(self._store)
 
     def _runner(self, backend: str) -> tuple[str, Any]:
         if backend not in self._runners:

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import signal
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
-__all__ = ["Held", "descendants", "ran_s", "suspended"]
+__all__ = ["descendants", "ran_s", "suspended"]
 
 _MOST_LOOKS = 8
 """For processes that others start until the last of them is stopped."""
@@ -22,60 +21,46 @@ _LOOK_AGAIN_S = 5e-5
 _SCHEDULED = 2
 
 
-class Held:
-    """Descendants of a process by process descriptors, which mean no other process later. Close it."""
-
-    def __init__(self, root: int) -> None:
-        self._root = root
-        self._handles: dict[int, int] = {}
-
-    def find(self) -> list[int]:
-        """Open those that are there and not open yet; returns their numbers."""
-        opened: dict[int, int] = {}
-        for pid in descendants(self._root):
-            if pid not in self._handles:
-                with contextlib.suppress(OSError):
-                    opened[pid] = os.pidfd_open(pid)
-        # One that ended before it was opened may have left its number to a process that is not one of them.
-        still = {*descendants(self._root)} if opened else set()
-        for pid in opened.keys() - still:
-            os.close(opened.pop(pid))
-        self._handles |= opened
-        return [*opened]
-
-    def lives(self, pid: int) -> bool:
-        """Whether a number still means the process that was opened."""
-        return not select.select([self._handles[pid]], [], [], 0)[0]
-
-    def signal(self, number: int, pids: Iterable[int] | None = None) -> None:
-        """Send a signal to some of them, or to all."""
-        for pid in self._handles if pids is None else pids:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                signal.pidfd_send_signal(self._handles[pid], number)
-
-    def close(self) -> None:
-        while self._handles:
-            os.close(self._handles.popitem()[1])
-
-
 @contextlib.contextmanager
 def suspended(root: int) -> Iterator[None]:
     """Stop all descendants of a process, and let them go on afterwards. What has ended meanwhile is no error."""
-    held = Held(root)
+    handles: dict[int, int] = {}
     try:
         for _ in range(_MOST_LOOKS):
-            new = held.find()
+            new = _opened(root, handles)
             if not new:
                 break
-            held.signal(signal.SIGSTOP, new)
+            handles |= new
+            _send(signal.SIGSTOP, new.values())
             until = time.monotonic() + _STANDS_STILL_WITHIN_S
             # Whoever waits for a processor stops when it gets one; a thread that is in a driver, when it leaves it.
             while any(map(_runs, new)) and time.monotonic() < until:
                 time.sleep(_LOOK_AGAIN_S)
         yield
     finally:
-        held.signal(signal.SIGCONT)
-        held.close()
+        _send(signal.SIGCONT, handles.values())
+        for handle in handles.values():
+            os.close(handle)
+
+
+def _opened(root: int, known: Collection[int]) -> dict[int, int]:
+    """Process descriptors of the descendants of a process that are not known yet, by number."""
+    opened: dict[int, int] = {}
+    for pid in descendants(root):
+        if pid not in known:
+            with contextlib.suppress(OSError):
+                opened[pid] = os.pidfd_open(pid)
+    # One that ended before it was opened may have left its number to a process that is not one of them.
+    still = {*descendants(root)} if opened else set()
+    for pid in opened.keys() - still:
+        os.close(opened.pop(pid))
+    return opened
+
+
+def _send(number: int, handles: Iterable[int]) -> None:
+    for handle in handles:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            signal.pidfd_send_signal(handle, number)
 
 
 def ran_s(root: int) -> dict[int, float]:

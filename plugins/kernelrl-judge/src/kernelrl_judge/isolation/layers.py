@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Iterator
 
 from kernelrl_core.api.config import MachineFact
-from kernelrl_judge.isolation import levels, sandbox
+from kernelrl_judge.isolation import privileges, sandbox
 
 __all__ = ["FIXES", "isolation_facts"]
 
@@ -34,7 +34,6 @@ FIXES = {
     "seccomp": "use a kernel with CONFIG_SECCOMP_FILTER on x86-64 or aarch64: grep Seccomp /proc/self/status",
     "dropped_uid": "run kernelrl as an ordinary user, or let users make namespaces and read Python: chmod -R o+rX VENV",
     "device_nodes": "export CUDA_VISIBLE_DEVICES=$(nvidia-smi --query-gpu=uuid --format=csv,noheader | paste -sd,)",
-    "cgroup": "systemd-run --user --scope -p Delegate=yes kernelrl ...",
 }
 """The command that brings a layer back, for each."""
 
@@ -51,8 +50,8 @@ def isolation_facts() -> Iterator[MachineFact]:
         last = done.stderr.strip().splitlines()[-1:] or ["no output"]
         yield MachineFact("isolation", last[0], "broken", " ".join([*command[2:], "/tmp"]))
         return
-    in_force = ", ".join(layer.replace("_", " ") for layer in levels.LAYERS if layer not in missing)
-    yield MachineFact("isolation", f"level {levels.isolation_level(missing)} of 4: {in_force or 'nothing'}")
+    in_force = ", ".join(layer.replace("_", " ") for layer in privileges.LAYERS if layer not in missing)
+    yield MachineFact("isolation", f"level {privileges.isolation_level(missing)} of 4: {in_force or 'nothing'}")
     # What needs a file system of its own comes back with it.
     with_mounts = ("device_nodes", "dropped_uid") if "mount_namespace" in missing else ()
     for layer in missing:

@@ -1,7 +1,11 @@
-"""Rights of a process: root's identity, capabilities, descriptors, access by other processes, life after its parent."""
+"""Rights of a process: root's identity, capabilities, descriptors, access by other processes, life after its parent.
+
+And the names of the sandbox's layers, with the level of isolation that they add up to.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import itertools
 import os
@@ -10,13 +14,34 @@ import signal
 import struct
 
 __all__ = [
+    "LAYERS",
+    "be_killed_first",
     "become_nobody",
     "close_others",
     "close_to_others",
     "die_with_parent",
     "drop_capabilities",
+    "isolation_level",
     "open_to_itself",
 ]
+
+_LEVELS = (
+    ("limits",),
+    ("user_namespace", "pid_namespace"),
+    ("mount_namespace", "network_namespace", "capabilities"),
+    ("seccomp",),
+)
+LAYERS = (*(layer for level in _LEVELS for layer in level), "dropped_uid", "device_nodes")
+"""All layers in the order of the isolation level they add to; the last two add to none."""
+
+
+def isolation_level(missing: list[str]) -> int:
+    """Level of `Isolation` that is reached when these layers are missing."""
+    for level, needed in enumerate(_LEVELS):
+        if set(needed) & set(missing):
+            return level
+    return len(_LEVELS)
+
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -72,3 +97,9 @@ def close_others(keep: set[int]) -> None:
     end = min(resource.getrlimit(resource.RLIMIT_NOFILE)[0], 1 << 16)
     for low, high in itertools.pairwise([2, *sorted(keep - {0, 1, 2}), end]):
         os.closerange(low + 1, high)
+
+
+def be_killed_first() -> None:
+    """Where memory runs out, this process and its children are ended before the one that made them."""
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+        file.write("1000")

@@ -2,7 +2,7 @@
 
 Each layer is used where the machine allows it; what it does not allow is reported in `Isolation.missing`. The parts:
 `namespaces` (users, processes, mounts, network), `devices` (nodes of one GPU), `privileges` (root, capabilities),
-`limits` (memory, time, processes), `groups` (memory and processes of all together) and `seccomp` (system calls).
+`limits` (memory, time, processes) and `seccomp` (system calls).
 `docs/isolation.md` says what each is for.
 """
 
@@ -21,7 +21,7 @@ from typing import NoReturn
 
 import attrs
 
-from kernelrl_judge.isolation import cgroups, levels, limits, namespaces, privileges, seccomp
+from kernelrl_judge.isolation import limits, namespaces, privileges, seccomp
 from kernelrl_judge.isolation.devices import device_nodes
 from kernelrl_judge.isolation.freezing import descendants
 
@@ -50,16 +50,11 @@ class _Surroundings:
     """Directories that no runner needs, wherever they are."""
     leaves_root: bool
     """Root's runners can live as somebody else."""
-    group: cgroups.Group | None
-    """Control group of the zygote and all its runners."""
 
 
 @functools.cache
 def prepare() -> _Surroundings:
-    """Find out what this machine allows. A zygote calls it once all modules are loaded; its forks know it then.
-
-    It moves this process into a control group of its own where it may.
-    """
+    """Find out what this machine allows. A zygote calls it once all modules are loaded; its forks know it then."""
     hidden = namespaces.hidden_directories()
     shown = namespaces.needed_paths(hidden, os.environ)
     closed = namespaces.closed_directories(shown)
@@ -68,7 +63,6 @@ def prepare() -> _Surroundings:
         shown=shown,
         closed=closed,
         leaves_root=os.getuid() == 0 and _lives_without_root(hidden, shown, closed),
-        group=cgroups.join(),
     )
 
 
@@ -117,8 +111,6 @@ def enter(
     os.setsid()
     privileges.close_others({*keep, status})
     allowed_mib = memory_mib + (limits.DRIVER_MIB if on_gpu else 0)
-    if around.group is None or not around.group.limit(allowed_mib):
-        missing.append("cgroup")
     nodes = device_nodes(os.environ, on_gpu=on_gpu)
     mount = functools.partial(
         namespaces.private_mounts, scratch, around.hidden, around.shown, nodes, closed=around.closed
@@ -145,19 +137,17 @@ def enter(
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     child = os.fork()
     if child:
-        _supervise(
-            child, status, allowed_mib, around.group, [file for file in keep if stat.S_ISREG(os.fstat(file).st_mode)]
-        )
+        _supervise(child, status, allowed_mib, [file for file in keep if stat.S_ISREG(os.fstat(file).st_mode)])
     os.close(status)
     privileges.die_with_parent()
     if private and not (namespaces.private_places(scratch) and mounted):
         missing.append("mount_namespace")
-    cgroups.be_killed_first()
+    privileges.be_killed_first()
     os.setsid()
     if not limits.limit_runner(memory_mib, cpu_s, on_gpu=on_gpu):
         missing.append("limits")
     missing += _give_up_rights(memory_files=on_gpu, processes=processes)
-    return [layer for layer in levels.LAYERS if layer in missing]
+    return [layer for layer in privileges.LAYERS if layer in missing]
 
 
 def confine(
@@ -182,7 +172,7 @@ def confine(
     """
     os.setsid()
     privileges.die_with_parent()
-    cgroups.be_killed_first()
+    privileges.be_killed_first()
     # What is timed beside it goes first.
     os.nice(10)
     if namespaces.unshare(everything=True):
@@ -205,7 +195,7 @@ def _give_up_rights(*, memory_files: bool = True, processes: bool = True) -> lis
     return missing if seccomp.install(memory_files=memory_files, processes=processes) else [*missing, "seccomp"]
 
 
-def _supervise(child: int, status: int, memory_mib: int, group: cgroups.Group | None, files: list[int]) -> NoReturn:
+def _supervise(child: int, status: int, memory_mib: int, files: list[int]) -> NoReturn:
     """Wait for a process and what it starts, and look at what they take.
 
     Args:
@@ -213,7 +203,6 @@ def _supervise(child: int, status: int, memory_mib: int, group: cgroups.Group | 
     """
     privileges.close_to_others()
     reason = ""
-    killed = group.killed() if group else 0
     # Forks share the pages of the zygote.
     common = limits.held_bytes("self")
 
@@ -243,8 +232,6 @@ def _supervise(child: int, status: int, memory_mib: int, group: cgroups.Group | 
     signal.setitimer(signal.ITIMER_REAL, 0.0)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     code = os.waitstatus_to_exitcode(ended)
-    if group and group.killed() > killed:
-        reason = reason or "memory"
     how = reason or (f"exit {code}" if code >= 0 else f"signal {-code}")
     with contextlib.suppress(OSError):
         os.write(status, how.encode())

@@ -22,9 +22,9 @@ from kernelrl_core.api.evaluators import (
     Isolation,
     Outcome,
 )
-from kernelrl_judge.build.hidden import hidden_facts
+from kernelrl_judge.build.kernel_facts import hidden_facts
 from kernelrl_judge.build.service import target_archs
-from kernelrl_judge.isolation.levels import isolation_level
+from kernelrl_judge.isolation.privileges import isolation_level
 from kernelrl_judge.judge.outcome import Endings
 from kernelrl_judge.peer import device_facts
 from kernelrl_judge.peer.dialogue import CandidateFailed, Dialogue
@@ -190,8 +190,7 @@ class Case:
         Raises:
             NotRecorded: the candidate or the reference cannot be recorded.
         """
-        from kernelrl_judge.probes.own_kernels import ownership
-        from kernelrl_judge.probes.replayed import ReplayTrials
+        from kernelrl_judge.probes.replayed import ReplayTrials, ownership
         from kernelrl_judge.timing.replay import ReplayMeasurement, Unmeasured
 
         measurement, settings = None, self._settings

@@ -19,14 +19,13 @@ import tempfile
 import traceback
 from typing import Any, BinaryIO
 
-from kernelrl_judge.isolation import cpus, privileges
+from kernelrl_judge.isolation import privileges
 from kernelrl_judge.protocol import wire
 
 
 def main() -> None:
     """Serve requests until standard input ends."""
     privileges.die_with_parent()
-    cpus.spare()
     privileges.close_to_others()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # What a reference prints must not end up between the frames.
@@ -68,7 +67,6 @@ def _serve(requests: io.RawIOBase, replies: BinaryIO, zygotes: Any) -> None:
     from kernelrl_core.api.evaluators import EvaluationRequest, from_json, to_json
     from kernelrl_judge.build.service import BuildCrashed
     from kernelrl_judge.isolation.forks import NotForked
-    from kernelrl_judge.judge import health
     from kernelrl_judge.judge.session import Bench, DeviceFault, Unavailable
     from kernelrl_judge.peer.nursery import ZygoteDied
     from kernelrl_judge.peer.process import Cancelled
@@ -105,6 +103,8 @@ def _serve(requests: io.RawIOBase, replies: BinaryIO, zygotes: Any) -> None:
 
     while message is not None:
         if "probe" in message:
+            from kernelrl_judge.judge import health
+
             answer({"probed": health.examine(message["probe"], lambda limit_s: answer({"within_s": limit_s}))})
         if "request" in message:
             answer(evaluated(message))

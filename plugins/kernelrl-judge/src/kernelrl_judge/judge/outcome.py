@@ -21,7 +21,7 @@ from kernelrl_judge.probes import messages
 from kernelrl_judge.protocol.failures import Failure, Stage
 from kernelrl_judge.protocol.findings import finding
 from kernelrl_judge.protocol.frames import ProtocolError
-from kernelrl_judge.timing.direct import WrongWindow
+from kernelrl_judge.timing.statistics import WrongWindow
 
 __all__ = ["Endings"]
 

@@ -23,15 +23,15 @@ from kernelrl_judge.peer.memory import ArenaExchange, Arenas, Exchange
 from kernelrl_judge.peer.nursery import Setting, Zygotes
 from kernelrl_judge.peer.process import Cancelled, Runner
 from kernelrl_judge.peer.replay import NotRecorded
-from kernelrl_judge.probes import messages, no_op
+from kernelrl_judge.probes import messages
 from kernelrl_judge.protocol.device_memory import DeviceMemoryError
 from kernelrl_judge.protocol.failures import lacks_device_memory
 from kernelrl_judge.protocol.findings import finding
 from kernelrl_judge.protocol.frames import FrameKind, ProtocolError
-from kernelrl_judge.protocol.modes import UNTIMED
 from kernelrl_judge.protocol.values import encode_tree
 from kernelrl_judge.replay.capture import Recorder
 from kernelrl_judge.replay.library import Library, LibraryUnavailable, load
+from kernelrl_judge.runner.backend import UNTIMED
 from kernelrl_judge.task.reference import Reference
 from kernelrl_judge.task.source import load_reference
 
@@ -115,6 +115,8 @@ class Bench:
                     evaluation, _ = self._recorded_or_eager(request, setting, None)
             if "device_kernels" in evaluation.profile:
                 return evaluation
+            from kernelrl_judge.probes import no_op
+
             reason = no_op.why_not(request, evaluation, setting.backend, mode)
             if reason:
                 return attrs.evolve(evaluation, profile={**evaluation.profile, "no_op": f"not tried: {reason}"})
@@ -200,6 +202,8 @@ class Bench:
         self, request: EvaluationRequest, evaluation: Evaluation, setting: Setting, turns: DeviceLease
     ) -> Evaluation:
         """The verdict after the probe `no_op`."""
+        from kernelrl_judge.probes import no_op
+
         started = time.monotonic()
         asked = no_op.probe_request(request)
         try:

@@ -18,7 +18,7 @@ import torch
 
 from kernelrl_judge.protocol.device_memory import Arena
 from kernelrl_judge.protocol.frames import ProtocolError
-from kernelrl_judge.protocol.layouts import Laid, distinct, laid_out, lay_out
+from kernelrl_judge.protocol.trees import Laid, distinct, laid_out, lay_out
 from kernelrl_judge.protocol.values import TensorLeaf, leaves_of
 
 __all__ = ["ArenaExchange", "Arenas", "Exchange", "FileExchange"]

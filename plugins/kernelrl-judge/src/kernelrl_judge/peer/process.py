@@ -11,9 +11,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
 
-from kernelrl_judge.isolation import cpus
 from kernelrl_judge.isolation.forks import NotForked
 from kernelrl_judge.isolation.freezing import ran_s, suspended
 from kernelrl_judge.peer.memory import FileExchange
@@ -193,10 +191,6 @@ class Runner:
     def suspended(self) -> contextlib.AbstractContextManager[None]:
         """Stop the candidate and everything it started, for a while."""
         return suspended(self._pid)
-
-    def apart(self) -> contextlib.AbstractContextManager[Any]:
-        """Give this thread and the candidate a processor each, for a while; see `cpus.apart`."""
-        return cpus.apart(self._pid)
 
     def ran_s(self) -> dict[int, float]:
         """Processor time of the candidate and everything it started; see `freezing.ran_s`."""

@@ -15,8 +15,7 @@ from kernelrl_judge.peer.memory import ArenaExchange
 from kernelrl_judge.peer.process import Runner
 from kernelrl_judge.protocol.failures import lacks_memory
 from kernelrl_judge.protocol.frames import Frame, FrameKind, ProtocolError
-from kernelrl_judge.protocol.layouts import distinct, places
-from kernelrl_judge.protocol.trees import mapped, tensors
+from kernelrl_judge.protocol.trees import distinct, mapped, places, tensors
 from kernelrl_judge.protocol.values import TensorLeaf, decode_tree, encode_tree, leaves_of
 from kernelrl_judge.replay.capture import Captured, Recorder, storage_range
 from kernelrl_judge.replay.library import STAMPS, Library, Stamps, error_text, stamps_at

@@ -11,9 +11,8 @@ from typing import Any
 
 import torch
 
-from kernelrl_judge.protocol.layouts import laid_out_as
-from kernelrl_judge.protocol.trees import mapped
-from kernelrl_judge.task.draws import Domain
+from kernelrl_judge.protocol.trees import laid_out_as, mapped
+from kernelrl_judge.task.domain import Domain
 
 __all__ = ["FAMILIES", "VARIANTS", "harder", "nudged"]
 

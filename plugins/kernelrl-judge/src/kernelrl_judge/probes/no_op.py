@@ -10,18 +10,17 @@ It does not find a candidate that looks at the results of its kernels, and a ker
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection
 from typing import Any
 
 import attrs
-import torch
 
 from kernelrl_core.api.evaluators import Evaluation, EvaluationRequest, Outcome, Severity
 from kernelrl_judge.probes import messages
 from kernelrl_judge.protocol.findings import finding
 from kernelrl_judge.task.reference import Trial
 
-__all__ = ["comes_by_itself", "concluded", "probe_request", "why_not"]
+__all__ = ["concluded", "probe_request", "why_not"]
 
 _LIMIT_S = 20.0
 _OTHER_WAYS = re.compile(
@@ -29,7 +28,6 @@ _OTHER_WAYS = re.compile(
     r"|[cC]u(?:da)?(?:Module|Library)\w+|cuLaunch\w+|hipModule\w+|_cuda_load_module)\b"
 )
 _LIBRARY_SHARE = 0.5
-_NEAR = 1e-3
 
 
 def why_not(request: EvaluationRequest, evaluation: Evaluation, backend: Any, mode: str) -> str | None:
@@ -68,7 +66,7 @@ def concluded(request: EvaluationRequest, evaluation: Evaluation, without: Evalu
     profile = {**evaluation.profile, "no_op": without.outcome.value}
     if without.outcome is not Outcome.CORRECT:
         return attrs.evolve(evaluation, profile=profile)
-    if comes_by_itself(trial):
+    if trial.comes_by_itself:
         reason = "not tried: the expected output is constant, or one of the inputs"
         return attrs.evolve(evaluation, profile={**profile, "no_op": reason})
     named = ", ".join(request.kernels[:4]) + (", …" if len(request.kernels) > 4 else "")
@@ -96,35 +94,3 @@ def _is_suspect(request: EvaluationRequest, evaluation: Evaluation) -> bool:
         or any(found.severity is Severity.SUSPECT or found.rule == "not_recorded" for found in evaluation.findings)
         or (isinstance(library, float) and library >= _LIBRARY_SHARE)
     )
-
-
-def comes_by_itself(trial: Trial) -> bool:
-    """Whether outputs are constant or copies of inputs, so that they may be right without any computation."""
-    inputs = list(_tensors(trial.inputs))
-    return all(_comes_by_itself(tensor, inputs) for tensor in _tensors(trial.expected))
-
-
-def _comes_by_itself(expected: torch.Tensor, inputs: Sequence[torch.Tensor]) -> bool:
-    """Whether memory that was cleared, or an input that is copied, may be right."""
-    first = expected.flatten()[:1]
-    if expected.numel() <= 1:
-        # Nobody clears memory with another number.
-        return bool(((first == 0) | (first == 1) | first.isinf()).all())
-    if bool((expected == first).all()):
-        return True
-    flat = expected.flatten().double()
-    return any(
-        tensor.numel() == flat.numel() and torch.allclose(tensor.flatten().double(), flat, rtol=_NEAR, atol=0.0)
-        for tensor in inputs
-    )
-
-
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _tensors(item)
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from _tensors(item)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kernelrl_core.api.evaluators import EvaluationSettings
-from kernelrl_judge.protocol.layouts import leaves_bytes
+from kernelrl_judge.protocol.trees import leaves_bytes
 from kernelrl_judge.task.parameters import Matched, drawn_parameters
 from kernelrl_judge.task.reference import Reference
 

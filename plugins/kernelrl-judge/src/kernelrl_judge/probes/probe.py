@@ -15,7 +15,7 @@ from kernelrl_core.api.evaluators import Finding, Mismatch
 from kernelrl_judge.protocol.call import Call
 from kernelrl_judge.task.reference import Reference, Trial
 
-__all__ = ["After", "DirectCall", "Probe"]
+__all__ = ["After", "DirectCall", "Found", "Probe"]
 
 
 @attrs.frozen
@@ -47,6 +47,20 @@ class After:
     state: dict[str, torch.Tensor] = attrs.field(factory=dict)
     operators: Any = None
     """As the runner listed them; None where they were not listed."""
+
+
+@attrs.frozen
+class Found:
+    """What the trials gave."""
+
+    passed: int
+    wrong: Mismatch | None = None
+    """The first trial's that failed."""
+    other_parameters: bool = False
+    """Whether that trial had parameters of its own."""
+    finding: Finding | None = None
+    final: bool = False
+    """Whether further trials would tell nothing more."""
 
 
 class Probe:

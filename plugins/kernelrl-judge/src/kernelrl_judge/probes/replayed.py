@@ -1,8 +1,13 @@
-"""Trials and harder inputs by replays: each call is one replay on inputs that the judge writes into the input slot."""
+"""Trials, harder inputs and the share of own kernels by replays: each call is one replay on inputs that the judge
+writes into the input slot.
+
+The list of nodes comes from the runner, where native code of a candidate could forge it (`docs/security.md`). It cannot
+forge the output of the replay with the candidate's own kernels disabled.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
@@ -12,16 +17,66 @@ from kernelrl_core.api.evaluators import EvaluationSettings, Finding, Mismatch
 from kernelrl_judge.peer.replay import CandidateSession
 from kernelrl_judge.probes.inputs import wrong_inputs
 from kernelrl_judge.probes.parameters import Parameters
+from kernelrl_judge.probes.probe import Found
 from kernelrl_judge.probes.state import lacking_state, wrong_state
 from kernelrl_judge.probes.stress import Judged, StressCall, judged
-from kernelrl_judge.probes.values import Found
-from kernelrl_judge.task.comparing import tolerance
-from kernelrl_judge.task.input_indices import WARM
+from kernelrl_judge.protocol.findings import finding
+from kernelrl_judge.task.comparing import Tolerance, compare_values, tolerance
 from kernelrl_judge.task.parameters import Matched
 from kernelrl_judge.task.precision import wrong_values
-from kernelrl_judge.task.reference import Reference, Trial
+from kernelrl_judge.task.reference import WARM, Reference, Trial
 
-__all__ = ["ReplayTrials", "warm_inputs"]
+__all__ = ["LIBRARY_SHARE", "ReplayTrials", "ownership", "warm_inputs"]
+
+LIBRARY_SHARE = 0.05
+"""Of the device time: library kernels with a larger share compute."""
+_SHOWN = 16
+
+
+def ownership(
+    session: CandidateSession, trials: Sequence[Trial], limit: Tolerance
+) -> tuple[dict[str, Any], tuple[Finding, ...]]:
+    """Facts for the profile of an evaluation, and findings. The last passes of a runner.
+
+    `own_kernel_share`: share of the device time that is gone without the candidate's own kernels.
+    `library_kernel_share`: of the rest, the share of library kernels among the launches that are not own.
+    `device_kernels`: names, launches and origins. `library_kernels`: names.
+
+    Args:
+        trials: two, of different inputs: what the pass with all kernels leaves is wrong in the pass without them.
+    """
+    calls = len(session.described)
+    library = [name for name, kind, _ in session.nodes if kind == "library"]
+    launches = {kind: sum(count for _, of, count in session.nodes if of == kind) for kind in ("own", "library", "glue")}
+    shown = [
+        {"name": name, "origin": kind, "calls": max(1, count // calls)}
+        for name, kind, count in sorted(session.nodes, key=lambda row: -row[2])[:_SHOWN]
+    ]
+    session.write([trials[0].inputs] * calls)
+    with_us = session.run().calls_us
+    session.write([trials[1].inputs] * calls)
+    session.switch(0, own=False)
+    without_us = session.run().calls_us
+    own_share = min(1.0, max(0.0, 1 - without_us / max(with_us, 1e-9))) if launches["own"] else 0.0
+    others = launches["library"] + launches["glue"]
+    library_share = (1 - own_share) * launches["library"] / others if others else 0.0
+    facts = {
+        "device_kernels": shown,
+        "own_kernel_share": own_share,
+        "library_kernel_share": library_share,
+        "library_kernels": library[:4],
+    }
+    if library_share > LIBRARY_SHARE:
+        facts["computing_operators"] = library[:_SHOWN]
+    if not launches["own"]:
+        return facts, ()
+    trial = trials[1]
+    right = compare_values(trial.expected, session.output(trial.expected, 0), limit) is None
+    if not right or trial.comes_by_itself:
+        return facts, ()
+    named = ", ".join([name for name, kind, _ in session.nodes if kind == "own"][:4])
+    evidence = f"the output is right although {named} did not run"
+    return facts, (finding("decoy_kernels", evidence),)
 
 
 class ReplayTrials:

@@ -24,12 +24,10 @@ from kernelrl_judge.probes import messages
 from kernelrl_judge.probes.families import FAMILIES, VARIANTS, harder, nudged
 from kernelrl_judge.protocol.device_memory import give_back_spare
 from kernelrl_judge.protocol.findings import finding
-from kernelrl_judge.protocol.layouts import leaves_bytes
-from kernelrl_judge.protocol.trees import leaves, reals, tensors
+from kernelrl_judge.protocol.trees import leaves, leaves_bytes, reals, tensors
 from kernelrl_judge.task.comparing import Tolerance, compare_values, tolerance
-from kernelrl_judge.task.input_indices import FIRST_STRESSED, LEARNED, RESIZED
 from kernelrl_judge.task.precision import ROUNDING, largest_error
-from kernelrl_judge.task.reference import Reference
+from kernelrl_judge.task.reference import FIRST_STRESSED, LEARNED, RESIZED, Reference
 from kernelrl_judge.task.source import TaskError
 
 __all__ = ["Judged", "StressCall", "StressTrials", "judged", "stress_calls", "wanted"]

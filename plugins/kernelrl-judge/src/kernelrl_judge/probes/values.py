@@ -27,21 +27,21 @@ from kernelrl_judge.probes.operators import Operators
 from kernelrl_judge.probes.order import Order
 from kernelrl_judge.probes.parameters import Parameters
 from kernelrl_judge.probes.poison import Poison
-from kernelrl_judge.probes.probe import After, DirectCall, Probe
+from kernelrl_judge.probes.probe import After, DirectCall, Found, Probe
 from kernelrl_judge.probes.state import State
 from kernelrl_judge.probes.stress import Judged, StressCall, judged
 from kernelrl_judge.protocol import frames
 from kernelrl_judge.protocol.call import Call
 from kernelrl_judge.protocol.findings import finding
 from kernelrl_judge.protocol.frames import FrameKind
-from kernelrl_judge.protocol.layouts import leaves_bytes
+from kernelrl_judge.protocol.trees import leaves_bytes
 from kernelrl_judge.protocol.values import decode_tree
 from kernelrl_judge.task.comparing import Tolerance, compare_described, compare_values, tolerance
 from kernelrl_judge.task.parameters import Matched
 from kernelrl_judge.task.precision import wrong_values
 from kernelrl_judge.task.reference import Reference, Trial
 
-__all__ = ["Found", "Trials", "is_replay", "replay"]
+__all__ = ["Trials", "is_replay", "replay"]
 
 _MAX_KEPT_BYTES = {"cuda": 4 << 30, "cpu": 128 << 20}
 """Inputs and outputs of a call that are kept beside those of the next."""
@@ -49,20 +49,6 @@ _MAX_COMPARED_EACH_TRIAL = 16 << 20
 """Bytes of inputs that are read back after every trial; larger ones after one of them."""
 _REPLAY_STRICTNESS = 0.1
 _REPLAY_WRONG_SHARE = 0.05
-
-
-@attrs.frozen
-class Found:
-    """What the trials gave."""
-
-    passed: int
-    wrong: Mismatch | None = None
-    """The first trial's that failed."""
-    other_parameters: bool = False
-    """Whether that trial had parameters of its own."""
-    finding: Finding | None = None
-    final: bool = False
-    """Whether further trials would tell nothing more."""
 
 
 def is_replay(earlier: Any, actual: Any, limit: Tolerance, wrong: Mismatch) -> bool:

@@ -1,4 +1,4 @@
-"""One call of a candidate whose outputs are compared, as the judge orders it."""
+"""One call of a candidate whose outputs are compared, as the judge orders it, and the random numbers it begins with."""
 
 from __future__ import annotations
 
@@ -6,11 +6,23 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
+import torch
 
 from kernelrl_judge.protocol.frames import ProtocolError
 from kernelrl_judge.protocol.values import decode_tree, encode_tree
 
-__all__ = ["Call"]
+__all__ = ["Call", "seed"]
+
+
+def seed(number: int, device: str) -> None:
+    """What `torch.manual_seed` does to the generators in use; for kinds of devices that never start it keeps a note.
+
+    Args:
+        device: `cpu` or `cuda`.
+    """
+    torch.default_generator.manual_seed(number)
+    if device == "cuda":
+        torch.cuda.manual_seed(number)
 
 
 @attrs.frozen

@@ -1,4 +1,4 @@
-"""Importing the file of a candidate, inside its runner."""
+"""The runner half of a backend: the modes in which it executes candidates, and the import of a candidate's file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,13 @@ from typing import Any
 
 from kernelrl_core.api.backends import BackendRunner
 
-__all__ = ["CandidateRunner", "import_candidate"]
+__all__ = ["UNTIMED", "CandidateRunner", "import_candidate"]
+
+UNTIMED: Mapping[str, str] = {
+    "interpreter": "Triton's interpreter has no meaningful run time",
+    "compile": "kernels are compiled here, and not executed",
+}
+"""Mode -> why its kernels have no run time."""
 
 
 class CandidateRunner(BackendRunner):

@@ -100,7 +100,7 @@ class Candidate:
         """Construct its module and give it the state of the reference."""
         import torch
 
-        from kernelrl_judge.protocol.seeds import seed
+        from kernelrl_judge.protocol.call import seed
 
         order = decode_tree(frame.body)
         self.inputs.refresh()

@@ -80,7 +80,7 @@ class Inputs:
     def _tensor(self, leaf: TensorLeaf, device: str) -> Any:
         import torch
 
-        from kernelrl_judge.protocol.layouts import ALIGNMENT, laid_out
+        from kernelrl_judge.protocol.trees import ALIGNMENT, laid_out
 
         dtype = getattr(torch, leaf.dtype)
         if 0 in leaf.shape:

@@ -23,7 +23,7 @@ from kernelrl_judge.isolation.forks import MAX_REASON_BYTES, READY, name_process
 from kernelrl_judge.replay import library as replay
 from kernelrl_judge.runner import main as runner
 
-_MODULES = ("kernelrl_judge.protocol.layouts", "kernelrl_judge.protocol.seeds", "kernelrl_judge.runner.builds")
+_MODULES = ("kernelrl_judge.protocol.trees", "kernelrl_judge.protocol.call", "kernelrl_judge.runner.builds")
 _MODULES_ON_GPU = ("kernelrl_judge.protocol.device_memory", "kernelrl_judge.runner.recorder")
 _MODULES_ELSEWHERE = tuple(f"kernelrl_judge.runner.{name}" for name in ("calls", "operators", "timed", "windows"))
 """What a runner imports when it is needed: each fork would do it anew, and prepare patterns of text for it."""

@@ -17,9 +17,8 @@ from kernelrl_core.api.evaluators import EvaluationSettings, from_json, to_json
 from kernelrl_judge.protocol.trees import leaves, mapped, tensors, total_bytes
 from kernelrl_judge.task.comparing import Tolerance, compare_values, tolerance
 from kernelrl_judge.task.input_structure import Broadcasts, structure
-from kernelrl_judge.task.operations import OperationCounter
 from kernelrl_judge.task.overlays import OVERLAYS
-from kernelrl_judge.task.reference import Reference
+from kernelrl_judge.task.reference import OperationCounter, Reference
 from kernelrl_judge.task.source import TaskError, load_reference
 
 __all__ = ["audit"]

@@ -1,7 +1,7 @@
 """Overlays of inputs: factors that make shortcuts fail which pass on inputs of one sign and size.
 
 Floating-point inputs that are drawn are multiplied. Inputs with a structure and integers stay as they are
-(`kernelrl_judge.task.draws`). The factors come from the generator that made the inputs, so they are equal for equal
+(`kernelrl_judge.task.domain`). The factors come from the generator that made the inputs, so they are equal for equal
 seeds.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from kernelrl_judge.protocol.trees import mapped
-from kernelrl_judge.task.draws import Domain
+from kernelrl_judge.task.domain import Domain
 
 __all__ = ["OVERLAYS", "overlaid"]
 

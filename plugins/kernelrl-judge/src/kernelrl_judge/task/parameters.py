@@ -14,11 +14,10 @@ from typing import Any
 import attrs
 import torch
 
-from kernelrl_judge.protocol.seeds import seed
+from kernelrl_judge.protocol.call import seed
 from kernelrl_judge.protocol.trees import real, tensors
 from kernelrl_judge.task.comparing import compare_values, tolerance
-from kernelrl_judge.task.input_indices import LEARNED
-from kernelrl_judge.task.reference import Reference
+from kernelrl_judge.task.reference import LEARNED, Reference
 from kernelrl_judge.task.source import TaskError
 
 __all__ = ["Matched", "drawn_parameters", "matched"]

@@ -17,8 +17,7 @@ import torch
 from kernelrl_core.api.evaluators import Mismatch
 from kernelrl_judge.protocol.trees import leaves, mapped, reals
 from kernelrl_judge.task.comparing import Tolerance, compare_values, root_mean_square
-from kernelrl_judge.task.input_indices import LEARNED
-from kernelrl_judge.task.reference import Reference
+from kernelrl_judge.task.reference import LEARNED, Reference
 from kernelrl_judge.task.source import TaskError
 
 __all__ = ["TEN_BITS", "largest_error", "wrong_values"]

@@ -24,8 +24,7 @@ from kernelrl_judge.replay.capture import Recorder
 from kernelrl_judge.replay.library import Library
 from kernelrl_judge.replay.slope import per_call_us
 from kernelrl_judge.runner.windows import window
-from kernelrl_judge.task.input_indices import FIRST_TIMED
-from kernelrl_judge.task.reference import Reference
+from kernelrl_judge.task.reference import FIRST_TIMED, Reference
 from kernelrl_judge.timing.replay import slots_for
 
 __all__ = ["compiled_share"]

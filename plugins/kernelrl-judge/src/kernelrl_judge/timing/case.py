@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import Any
 
@@ -14,10 +15,7 @@ from kernelrl_judge.peer.dialogue import Dialogue
 from kernelrl_judge.peer.memory import Exchange
 from kernelrl_judge.peer.process import Runner
 from kernelrl_judge.protocol.findings import finding
-from kernelrl_judge.runner import host_memory
 from kernelrl_judge.task.reference import Reference
-from kernelrl_judge.timing.direct import DirectMeasurement
-from kernelrl_judge.timing.kernelbench import KernelBenchMeasurement
 from kernelrl_judge.timing.replay import ReplayMeasurement
 from kernelrl_judge.timing.roofline import memory_floor_us, roofline
 from kernelrl_judge.timing.statistics import Timing
@@ -41,15 +39,27 @@ class CaseTiming:
 
     def __attrs_post_init__(self) -> None:
         self._settings, self._device = self._request.settings, self._reference.device
-        sides = self._runner, self._reference, self._exchange, self._dialogue.expect, self._settings
+        self._measurement = self._replayed or self._direct()
+
+    def _direct(self) -> Any:
+        # A measurement by replays does without.
+        from kernelrl_judge.timing.direct import DirectMeasurement
+        from kernelrl_judge.timing.kernelbench import KernelBenchMeasurement
+
         direct = DirectMeasurement if self._settings.timing_method == "replay" else KernelBenchMeasurement
-        self._measurement = self._replayed or direct(*sides)
+        return direct(self._runner, self._reference, self._exchange, self._dialogue.expect, self._settings)
+
+    def _memory_kept(self) -> contextlib.AbstractContextManager[None]:
+        if self._device == "cuda":
+            return contextlib.nullcontext()
+        from kernelrl_judge.runner import host_memory
+
+        return host_memory.kept()
 
     def run(self) -> None:
         """Time the candidate, on a device that is this judge's alone."""
         self._runner.deadline = time.monotonic() + self._settings.timeout_s
-        # On the CPU candidate and reference have threads, which need all there are.
-        with self._runner.apart() if self._device == "cuda" else host_memory.kept():
+        with self._memory_kept():
             try:
                 self._measurement.run(self._settings.timing_trials)
             finally:

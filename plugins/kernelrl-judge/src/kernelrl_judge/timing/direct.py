@@ -25,26 +25,24 @@ from typing import Any
 import attrs
 import torch
 
-from kernelrl_core.api.evaluators import EvaluationSettings, Finding, Mismatch
+from kernelrl_core.api.evaluators import EvaluationSettings
 from kernelrl_judge.peer.memory import ArenaExchange, Exchange
 from kernelrl_judge.peer.process import Runner
 from kernelrl_judge.probes.values import is_replay, replay
 from kernelrl_judge.protocol import frames
 from kernelrl_judge.protocol.findings import finding
 from kernelrl_judge.protocol.frames import FrameKind
-from kernelrl_judge.protocol.layouts import leaves_bytes, places
-from kernelrl_judge.protocol.trees import mapped, tensors
+from kernelrl_judge.protocol.trees import leaves_bytes, mapped, places, tensors
 from kernelrl_judge.protocol.values import encode_tree
 from kernelrl_judge.runner import host_memory
 from kernelrl_judge.runner.memory import Outputs
 from kernelrl_judge.runner.windows import window
 from kernelrl_judge.task.comparing import compare_bytes, tolerance
-from kernelrl_judge.task.input_indices import FIRST_TIMED
 from kernelrl_judge.task.precision import wrong_values
-from kernelrl_judge.task.reference import Reference
-from kernelrl_judge.timing.statistics import Timing, make_rounds
+from kernelrl_judge.task.reference import FIRST_TIMED, Reference
+from kernelrl_judge.timing.statistics import MOST_LEAVES, Timing, WrongWindow, make_rounds
 
-__all__ = ["MOST_LEAVES", "DirectMeasurement", "WrongWindow", "beyond_s", "per_window_s"]
+__all__ = ["DirectMeasurement", "beyond_s", "per_window_s"]
 
 _SETTLED = 0.012
 _BUDGET_S = {"cuda": 0.4, "cpu": 1.0}
@@ -53,8 +51,6 @@ _WINDOW_S = 8e-3
 _MOST_CALLS = 256
 _MOST_BYTES = {"cuda": 4 << 30, "cpu": 1 << 30}
 """Inputs and outputs of a window."""
-MOST_LEAVES = 3000
-"""Tensors that one message can describe."""
 _OTHER_CALLS = 3
 """Times the calls of the reference's window: so many further calls of the candidate are compared."""
 _MOST_AROUND = 0.1
@@ -63,20 +59,6 @@ _LEAST_SHARE = 0.2
 """Of a call's time with the copy of its output: what is left without the copy, at least."""
 _MORE_THREADS = 1.05
 """CPU time that a window may have for each of its threads, as a share of its length."""
-
-
-class WrongWindow(Exception):
-    """An output of a timed call is wrong; the finding says so if that is no mistake.
-
-    Args:
-        changed: names of what calls of the reference change in its state.
-    """
-
-    def __init__(self, mismatch: Mismatch, finding: Finding | None = None, changed: Sequence[str] = ()) -> None:
-        super().__init__(mismatch.kind)
-        self.mismatch = mismatch
-        self.finding = finding
-        self.changed = changed
 
 
 @attrs.define(eq=False, slots=False)

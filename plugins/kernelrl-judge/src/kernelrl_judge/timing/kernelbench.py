@@ -15,8 +15,7 @@ from kernelrl_judge.protocol import frames
 from kernelrl_judge.protocol.frames import FrameKind, ProtocolError
 from kernelrl_judge.protocol.values import decode_tree, encode_tree
 from kernelrl_judge.runner.kernelbench import measure
-from kernelrl_judge.task.input_indices import FIRST_TIMED
-from kernelrl_judge.task.reference import Reference
+from kernelrl_judge.task.reference import FIRST_TIMED, Reference
 from kernelrl_judge.timing.statistics import Timing, interval_of_ratio, summarise
 
 __all__ = ["KernelBenchMeasurement"]

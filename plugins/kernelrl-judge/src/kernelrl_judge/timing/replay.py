@@ -19,18 +19,14 @@ from kernelrl_core.api.evaluators import EvaluationSettings
 from kernelrl_judge.peer import device_facts
 from kernelrl_judge.peer.replay import CandidateSession, NotRecorded, ReferenceSession
 from kernelrl_judge.probes.replayed import warm_inputs
-from kernelrl_judge.protocol.layouts import leaves_bytes
-from kernelrl_judge.protocol.trees import mapped, tensors
+from kernelrl_judge.protocol.trees import leaves_bytes, mapped, tensors
 from kernelrl_judge.replay.capture import Recorder
 from kernelrl_judge.replay.library import Library
-from kernelrl_judge.replay.slope import Window, clock_agrees, per_call_us, steady
-from kernelrl_judge.replay.slots import Slots, planned
+from kernelrl_judge.replay.slope import Slots, Window, clock_agrees, per_call_us, planned, steady
 from kernelrl_judge.task.comparing import Tolerance, tolerance
-from kernelrl_judge.task.input_indices import FIRST_TIMED
 from kernelrl_judge.task.precision import wrong_values
-from kernelrl_judge.task.reference import Reference
-from kernelrl_judge.timing.direct import MOST_LEAVES, WrongWindow
-from kernelrl_judge.timing.statistics import Timing, make_rounds
+from kernelrl_judge.task.reference import FIRST_TIMED, Reference
+from kernelrl_judge.timing.statistics import MOST_LEAVES, Timing, WrongWindow, make_rounds
 
 __all__ = ["ReplayMeasurement", "Unmeasured", "slots_for"]
 

@@ -18,9 +18,7 @@ import torch
 from kernelrl_judge.peer.device_facts import Ceilings
 from kernelrl_judge.protocol.trees import tensors, total_bytes
 from kernelrl_judge.task.comparing import compare_bytes
-from kernelrl_judge.task.input_indices import LEARNED, WEIGHED
-from kernelrl_judge.task.operations import OperationCounter
-from kernelrl_judge.task.reference import Reference
+from kernelrl_judge.task.reference import LEARNED, WEIGHED, OperationCounter, Reference
 
 __all__ = ["bytes_that_matter", "count_work", "memory_floor_us", "roofline"]
 

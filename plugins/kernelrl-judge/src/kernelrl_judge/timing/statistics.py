@@ -1,4 +1,4 @@
-"""Rounds of windows, medians of run times, and how sure they are."""
+"""Rounds of windows, wrong outputs in them, medians of run times, and how sure they are."""
 
 from __future__ import annotations
 
@@ -10,15 +10,31 @@ from typing import Any
 import attrs
 import torch
 
-from kernelrl_core.api.evaluators import RuntimeStatistics
+from kernelrl_core.api.evaluators import Finding, Mismatch, RuntimeStatistics
 
-__all__ = ["Timing", "interval_of_ratio", "make_rounds", "settled", "summarise"]
+__all__ = ["MOST_LEAVES", "Timing", "WrongWindow", "interval_of_ratio", "make_rounds", "settled", "summarise"]
 
+MOST_LEAVES = 3000
+"""Tensors that one message can describe."""
 _MIN_ROUNDS = 8
 _LONGEST_S = 15.0
 
 _RESAMPLES = 1000
 _SEED = 20_250_101
+
+
+class WrongWindow(Exception):
+    """An output of a timed call is wrong; the finding says so if that is no mistake.
+
+    Args:
+        changed: names of what calls of the reference change in its state.
+    """
+
+    def __init__(self, mismatch: Mismatch, finding: Finding | None = None, changed: Sequence[str] = ()) -> None:
+        super().__init__(mismatch.kind)
+        self.mismatch = mismatch
+        self.finding = finding
+        self.changed = changed
 
 
 @attrs.frozen
