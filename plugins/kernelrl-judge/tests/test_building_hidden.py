@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from kernelrl_core.types import Severity, SourceFacts
-from kernelrl_judge.build.kernel_facts import MAX_CHARACTERS, hidden_facts
+from kernelrl_judge.build.kernel_facts import hidden_facts
+from kernelrl_judge.protocol.limits import LIMITS
 
 KERNEL = "__global__ void twice(const float* a, float* out) { out[threadIdx.x] = 2 * a[threadIdx.x]; }\n"
 HOST = "torch::Tensor run(torch::Tensor a) { auto out = torch::empty_like(a); LAUNCH return out; }\n"
@@ -82,9 +83,9 @@ def test_another_way_to_make_kernels_leaves_doubt() -> None:
 
 @pytest.mark.parametrize("count", [1, 3])
 def test_too_much_to_be_read_is_suspect_and_the_rest_is_kept(count: int) -> None:
-    orders = [order(f"//{number}\n" + "int a;\n" * (MAX_CHARACTERS // 5 // count)) for number in range(count)]
+    orders = [order(f"//{number}\n" + "int a;\n" * (LIMITS.hidden_characters // 5 // count)) for number in range(count)]
     facts, (finding,) = hidden_facts(COMPUTED, orders, "cuda")
-    assert sum(len(piece.source) for piece in facts.embedded) == MAX_CHARACTERS
+    assert sum(len(piece.source) for piece in facts.embedded) == LIMITS.hidden_characters
     assert finding.severity is Severity.SUSPECT
     assert facts.unread
 

@@ -35,6 +35,7 @@ from kernelrl_judge.build.prepare import Prepared, prepare
 from kernelrl_judge.build.store import PATIENCE, InlineRequest, kept_answer, keys, scratch, store_of
 from kernelrl_judge.build.toolchain import Toolchain, ToolchainMissing, find_toolchain
 from kernelrl_judge.isolation import privileges
+from kernelrl_judge.protocol.limits import LIMITS
 
 __all__ = ["main"]
 
@@ -42,8 +43,6 @@ _LOG_TAIL_CHARACTERS = 4000
 _LIMITED_S = 600.0
 """How long a build that reached a limit is not tried again: another machine, or a quieter hour, may manage."""
 _LITTLE_SPACE = 1 << 28
-_MOST_MIB = 64
-"""Of an extension: hundreds of times what a kernel has."""
 
 
 def main() -> None:
@@ -171,9 +170,9 @@ def _build(
             raise _Doubtful(limit, _too_late(order), said) from None
         return _limited(limit, said), None
     size_mib = Path(built.path).stat().st_size / (1 << 20)
-    if size_mib > _MOST_MIB:
-        text = f"What was built has {size_mib:.0f} MiB, and may have {_MOST_MIB}: take memory when the code runs."
-        return {"error": text, "seconds": time.monotonic() - started}, None
+    if size_mib > LIMITS.extension_mib:
+        text = f"What was built has {size_mib:.0f} MiB, and may have {LIMITS.extension_mib}"
+        return {"error": f"{text}: take memory when the code runs.", "seconds": time.monotonic() - started}, None
     result = attrs.asdict(built)
     del result["path"]
     own = resource.getrusage(resource.RUSAGE_SELF)

@@ -21,11 +21,10 @@ from kernelrl_core.api.sources import SourceIndex, parse_source
 from kernelrl_judge.build.calls import InlineCall, SourceText, find_inline_calls
 from kernelrl_judge.build.kernel_syntax import function_name
 from kernelrl_judge.build.lexing import Item, Unreadable, items, text_of
+from kernelrl_judge.protocol.limits import LIMITS
 
-__all__ = ["MAX_CHARACTERS", "call_facts", "extension_facts", "hidden_facts"]
+__all__ = ["call_facts", "extension_facts", "hidden_facts"]
 
-MAX_CHARACTERS = 1 << 18
-"""Of all hidden texts of a candidate together that are kept and read."""
 _OTHER_WAYS = re.compile(
     r"\b(?:_?compile_kernel|RawKernel|RawModule|triton|ctypes|cffi|numba|\w*(?:nvrtc|hiprtc)\w*)\b", re.IGNORECASE
 )
@@ -56,14 +55,14 @@ def hidden_facts(source: str, orders: Sequence[bytes], language: str) -> tuple[S
         if text not in texts:
             new.setdefault(text, kind)
     embedded: list[EmbeddedSource] = []
-    left = MAX_CHARACTERS
+    left = most = LIMITS.hidden_characters
     for text, kind in new.items():
         if kept := text[: max(0, left)]:
             embedded.append(EmbeddedSource(kind, kept, 1))
         left -= len(text)
     beyond = max(0, -left)
     if beyond:
-        what = f"{beyond} characters, beyond the first {MAX_CHARACTERS}, of texts made at run time were built unread"
+        what = f"{beyond} characters, beyond the first {most}, of texts made at run time were built unread"
         finding = Finding("hidden_source", Severity.SUSPECT, what, checker="judge")
         return SourceFacts(embedded=tuple(embedded), unread=what), (finding,)
     if not hidden:

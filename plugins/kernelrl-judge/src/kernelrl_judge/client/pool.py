@@ -26,7 +26,6 @@ from kernelrl_core.api.evaluators import (
     sha256_text,
 )
 from kernelrl_judge.client.auditor import Auditor
-from kernelrl_judge.client.first_build import FirstBuild
 from kernelrl_judge.client.lanes import Lanes, visible_gpus
 from kernelrl_judge.client.worker import JudgeDied
 from kernelrl_judge.runner.backend import UNTIMED
@@ -77,7 +76,8 @@ class JudgePool:
         self._auditing = asyncio.Semaphore(self._audits)
         self._auditors: list[Auditor] = []
         self._store = cache_directory() / "builds"
-        self._first_build = FirstBuild()
+        self._languages: set[str] = set()
+        """Of which the first build has begun."""
         self._runners: dict[str, tuple[str, Any]] = {}
 
     async def evaluate(self, request: EvaluationRequest) -> Evaluation:
@@ -98,9 +98,8 @@ class JudgePool:
                 fix="use a machine with a GPU; if it has one, check CUDA_VISIBLE_DEVICES and the driver",
             )
         spec = runner.toolchain(request.backend_options, mode)
-        with self._first_build.reported(request.source, spec):
-            await self._compile(request, spec)
-            return await self._evaluate(request, target, lanes)
+        await self._compile(request, spec)
+        return await self._evaluate(request, target, lanes)
 
     async def _evaluate(self, request: EvaluationRequest, target: str, lanes: Lanes) -> Evaluation:
         """Evaluate a candidate whose extensions are built, again where its judge dies."""
@@ -178,12 +177,20 @@ class JudgePool:
             return
         # Patterns of text that this module prepares take longer than most commands have.
         from kernelrl_judge.build.calls import find_inline_calls
+        from kernelrl_judge.build.survey import precompiled_headers
+
+        calls = find_inline_calls(request.source)
+        language = spec["language"]
+        if calls and language not in self._languages and not spec.get("device_only"):
+            self._languages.add(language)
+            if not await asyncio.to_thread(precompiled_headers, language):
+                logger.warning("the first build precompiles PyTorch's headers, once: 1 to 3 minutes")
 
         async def build(call: Any) -> None:
             async with self._compiling:
                 await self._builds.prebuild(call, spec, request.settings)
 
-        await asyncio.gather(*(build(call) for call in find_inline_calls(request.source) if call.complete))
+        await asyncio.gather(*(build(call) for call in calls if call.complete))
 
     @functools.cached_property
     def _builds(self) -> BuildService:

@@ -12,13 +12,11 @@ from typing import Any
 
 import torch
 
+from kernelrl_judge.protocol.limits import LIMITS
 from kernelrl_judge.protocol.trees import tensors
 
 __all__ = ["computing", "computing_symbols"]
 
-_LEAST_SHARE = 0.25
-_FEW = 64
-"""Elements that anybody may read as numbers, for sizes and conditions, and work on."""
 _MOST_NAMED = 64
 _ARRANGING = re.compile(
     r"aten::_*(?:(?:new_)?(?:empty|zeros|ones|full)\w*|fill|zero|arange|scalar_tensor|lift_fresh|clone|copy|copy_from\w*|to_copy"
@@ -49,8 +47,8 @@ def computing(found: Any, inputs: Any, outputs: Any) -> list[str]:
                     entries.append((name, taken, made))
     largest = max(map(torch.Tensor.numel, tensors((inputs, outputs))), default=0)
     results = sum(map(torch.Tensor.numel, tensors(outputs)))
-    much = max(_FEW, _LEAST_SHARE * largest)
-    many = max(_FEW, _LEAST_SHARE * results)
+    much = max(LIMITS.operator_elements, LIMITS.operator_elements_share * largest)
+    many = max(LIMITS.operator_elements, LIMITS.operator_elements_share * results)
     if sum(taken for _, taken, _ in entries) < much and sum(made for _, _, made in entries) < many:
         return []
     entries.sort(key=lambda entry: -max(entry[1:]))
@@ -58,7 +56,7 @@ def computing(found: Any, inputs: Any, outputs: Any) -> list[str]:
 
 
 def computing_symbols(names: Sequence[str]) -> list[str]:
-    """Those of the imports of an extension (`building.imports`) that compute: neither arrange nor sum, nor call the
+    """Those of the imports of an extension (`build.imports`) that compute: neither arrange nor sum, nor call the
     objects of Python that a class of pybind11 needs."""
     return [
         name

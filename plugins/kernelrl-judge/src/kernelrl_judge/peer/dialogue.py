@@ -21,13 +21,13 @@ from kernelrl_judge.peer.computing import computing_symbols
 from kernelrl_judge.peer.process import Runner
 from kernelrl_judge.protocol.failures import Failure, decode_failure
 from kernelrl_judge.protocol.frames import Frame, FrameKind, ProtocolError
+from kernelrl_judge.protocol.limits import LIMITS
 
 __all__ = ["CandidateFailed", "Dialogue", "patience_s"]
 
 _PATIENCE_S = 0.3
 _LOOK_AGAIN_S = 0.1
 _IDLE_WITHIN_S = 0.3
-_MAX_BUILDS = 16
 _MAY_BUILD = (FrameKind.LOADED, FrameKind.READY, FrameKind.RESULT, FrameKind.RECORDED)
 
 
@@ -132,8 +132,8 @@ class Dialogue:
 
     def _built(self, frame: Frame) -> None:
         self._builds += 1
-        if self._builds > _MAX_BUILDS:
-            refusal = {"error": f"denied: a candidate may build {_MAX_BUILDS} different extensions"}
+        if self._builds > LIMITS.builds:
+            refusal = {"error": f"denied: a candidate may build {LIMITS.builds} different extensions"}
             self._runner.send(FrameKind.BUILT, json.dumps(refusal).encode())
             return
         started = time.monotonic()

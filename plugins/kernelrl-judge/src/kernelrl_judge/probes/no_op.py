@@ -27,7 +27,6 @@ _OTHER_WAYS = re.compile(
     r"\b(?:ctypes|cffi|numba|pycuda|cupyx|tilelang|cutlass|cuda\.bindings|_?nvrtc\w*|hiprtc\w*"
     r"|[cC]u(?:da)?(?:Module|Library)\w+|cuLaunch\w+|hipModule\w+|_cuda_load_module)\b"
 )
-_LIBRARY_SHARE = 0.5
 
 
 def why_not(request: EvaluationRequest, evaluation: Evaluation, backend: Any, mode: str) -> str | None:
@@ -88,9 +87,6 @@ def concluded(request: EvaluationRequest, evaluation: Evaluation, without: Evalu
 
 
 def _is_suspect(request: EvaluationRequest, evaluation: Evaluation) -> bool:
-    library = evaluation.profile.get("library_kernel_share")
-    return (
-        bool(request.suspect_rules or evaluation.profile.get("computing_operators"))
-        or any(found.severity is Severity.SUSPECT or found.rule == "not_recorded" for found in evaluation.findings)
-        or (isinstance(library, float) and library >= _LIBRARY_SHARE)
+    return bool(request.suspect_rules or evaluation.profile.get("computing_operators")) or any(
+        found.severity is Severity.SUSPECT or found.rule == "not_recorded" for found in evaluation.findings
     )

@@ -21,15 +21,14 @@ from kernelrl_judge.probes.probe import Found
 from kernelrl_judge.probes.state import lacking_state, wrong_state
 from kernelrl_judge.probes.stress import Judged, StressCall, judged
 from kernelrl_judge.protocol.findings import finding
+from kernelrl_judge.protocol.limits import LIMITS
 from kernelrl_judge.task.comparing import Tolerance, compare_values, tolerance
 from kernelrl_judge.task.parameters import Matched
 from kernelrl_judge.task.precision import wrong_values
 from kernelrl_judge.task.reference import WARM, Reference, Trial
 
-__all__ = ["LIBRARY_SHARE", "ReplayTrials", "ownership", "warm_inputs"]
+__all__ = ["ReplayTrials", "ownership", "warm_inputs"]
 
-LIBRARY_SHARE = 0.05
-"""Of the device time: library kernels with a larger share compute."""
 _SHOWN = 16
 
 
@@ -66,7 +65,7 @@ def ownership(
         "library_kernel_share": library_share,
         "library_kernels": library[:4],
     }
-    if library_share > LIBRARY_SHARE:
+    if library_share > LIMITS.library_time_share:
         facts["computing_operators"] = library[:_SHOWN]
     if not launches["own"]:
         return facts, ()

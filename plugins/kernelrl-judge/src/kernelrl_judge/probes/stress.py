@@ -24,6 +24,7 @@ from kernelrl_judge.probes import messages
 from kernelrl_judge.probes.families import FAMILIES, VARIANTS, harder, nudged
 from kernelrl_judge.protocol.device_memory import give_back_spare
 from kernelrl_judge.protocol.findings import finding
+from kernelrl_judge.protocol.limits import LIMITS
 from kernelrl_judge.protocol.trees import leaves, leaves_bytes, reals, tensors
 from kernelrl_judge.task.comparing import Tolerance, compare_values, tolerance
 from kernelrl_judge.task.precision import ROUNDING, largest_error
@@ -32,10 +33,6 @@ from kernelrl_judge.task.source import TaskError
 
 __all__ = ["Judged", "StressCall", "StressTrials", "judged", "stress_calls", "wanted"]
 
-_SHARE = 0.5
-"""Share of the tolerance that a well-conditioned reference needs at most."""
-_MORE = 16.0
-"""Times as much of the reference's own error is allowed as in trials: the order of sums matters more."""
 _COPIES = 16
 """Inputs, outputs and state that must fit into free memory, for double precision and temporary tensors."""
 _MOST_BYTES_ON_CPU = 256 << 20
@@ -46,9 +43,6 @@ _HAZARDS = {"binary_cross_entropy", "multinomial", "bernoulli", "bernoulli_"}
 _TO_INTEGERS = {"long", "int", "short", "to", "type", "type_as"}
 _IN_SOME_ORDER = {"sort": 1, "argsort": 1, "topk": 2, "max": 1, "min": 1}
 """Functions that promise no order of equal numbers, with the place of their axis."""
-_MOST_RATIO = {"fp32": 2.0**7, "tf32": 2.0**13, "bf16": 2.0**17}
-"""Above measured products, sums and pointwise functions: up to 2^1 for fp32 (2^5 for convolutions by Winograd's
-method), 2^10 to 2^13 for tf32, 2^13 to 2^16 for bf16."""
 
 
 @attrs.frozen
@@ -197,7 +191,8 @@ def _call(reference: Reference, family: str, inputs: list[Any], near: list[Any],
         near: the inputs with another last bit.
     """
     limit = tolerance(reference.settings)
-    near_limit = attrs.evolve(limit, atol=_SHARE * limit.atol, rtol=_SHARE * limit.rtol)
+    share = LIMITS.conditioned_share
+    near_limit = attrs.evolve(limit, atol=share * limit.atol, rtol=share * limit.rtol)
     try:
         expected = reference.expected(inputs, index)
         if not _finite(expected):
@@ -222,7 +217,8 @@ def _call(reference: Reference, family: str, inputs: list[Any], near: list[Any],
     largest = max((float(tensor.abs().max()) for tensor in doubles if tensor.numel()), default=0.0)
     if doubles and len(doubles) == len(tensors(expected)) and error <= _IN_DOUBLE * largest:
         limit = attrs.evolve(limit, atol=min(limit.atol, _OF_DOUBLES), rtol=min(limit.rtol, _OF_DOUBLES))
-    return StressCall(family, inputs, expected, exact, attrs.evolve(limit, own_error=_MORE * error), error)
+    limit = attrs.evolve(limit, own_error=LIMITS.more_errors_in_stress * error)
+    return StressCall(family, inputs, expected, exact, limit, error)
 
 
 def _finite(value: Any) -> bool:
@@ -300,7 +296,7 @@ class StressTrials:
                 evidence = f"right in every trial, wrong on {words}: {wrong}"
                 yield finding(rule, evidence)
             return
-        most = _MOST_RATIO.get(self._settings.min_precision)
+        most = LIMITS.error_ratio.get(self._settings.min_precision)
         if most is not None and self._settings.precision == "fp32" and ratio is not None and ratio > most:
             evidence = (
                 f"errors {ratio:.3g} times those of the reference against double precision: more than "

@@ -34,6 +34,7 @@ from kernelrl_judge.protocol import frames
 from kernelrl_judge.protocol.call import Call
 from kernelrl_judge.protocol.findings import finding
 from kernelrl_judge.protocol.frames import FrameKind
+from kernelrl_judge.protocol.limits import LIMITS
 from kernelrl_judge.protocol.trees import leaves_bytes
 from kernelrl_judge.protocol.values import decode_tree
 from kernelrl_judge.task.comparing import Tolerance, compare_described, compare_values, tolerance
@@ -47,15 +48,13 @@ _MAX_KEPT_BYTES = {"cuda": 4 << 30, "cpu": 128 << 20}
 """Inputs and outputs of a call that are kept beside those of the next."""
 _MAX_COMPARED_EACH_TRIAL = 16 << 20
 """Bytes of inputs that are read back after every trial; larger ones after one of them."""
-_REPLAY_STRICTNESS = 0.1
-_REPLAY_WRONG_SHARE = 0.05
 
 
 def is_replay(earlier: Any, actual: Any, limit: Tolerance, wrong: Mismatch) -> bool:
     """Whether a wrong output is what an earlier call had to give."""
-    if (wrong.wrong_share or 0.0) < _REPLAY_WRONG_SHARE:
+    if (wrong.wrong_share or 0.0) < LIMITS.replay_wrong_share:
         return False
-    narrow = attrs.evolve(limit, atol=limit.atol * _REPLAY_STRICTNESS, rtol=limit.rtol * _REPLAY_STRICTNESS)
+    narrow = attrs.evolve(limit, atol=limit.atol * LIMITS.replay_strictness, rtol=limit.rtol * LIMITS.replay_strictness)
     return compare_values(earlier, actual, narrow) is None
 
 

@@ -33,6 +33,9 @@ _POISON = 0xFF
 _BYTES_PER_RECORDING = 8 * STAMPS
 
 
+_Pairs = Sequence[tuple[torch.Tensor, torch.Tensor]]
+
+
 class NotCaptured(Exception):
     """A call cannot be captured; the argument is the reason."""
 
@@ -94,9 +97,9 @@ class Recorder:
         function: Callable[..., Any],
         slots: Sequence[Sequence[Any]],
         *,
-        restored: Sequence[tuple[torch.Tensor, torch.Tensor]] = (),
-        copies: Callable[[int, Any], Sequence[tuple[torch.Tensor, torch.Tensor]]],
-        left: Sequence[tuple[torch.Tensor, torch.Tensor]] = (),
+        restored: _Pairs = (),
+        copies: Callable[[int, Any], _Pairs],
+        left: _Pairs = (),
         lasting: Sequence[tuple[int, int]] = (),
         before_copies: Callable[[], None] = lambda: None,
     ) -> Captured:
@@ -114,7 +117,7 @@ class Recorder:
             RuntimeError: the driver refuses.
             What `function` raises.
         """
-        separate = self._capture(function, slots, restored, copies, left, lasting, before_copies, at_once=False)
+        separate = self._capture(function, slots, restored, copies, left, lasting, before_copies)
         if not _shared(separate.outputs):
             return separate
         # Calls return the same memory: each output is copied before the next call overwrites it.
@@ -125,13 +128,12 @@ class Recorder:
         self,
         function: Callable[..., Any],
         slots: Sequence[Sequence[Any]],
-        restored: Sequence[tuple[torch.Tensor, torch.Tensor]],
-        copies: Callable[[int, Any], Sequence[tuple[torch.Tensor, torch.Tensor]]],
-        left: Sequence[tuple[torch.Tensor, torch.Tensor]],
+        restored: _Pairs,
+        copies: Callable[[int, Any], _Pairs],
+        left: _Pairs,
         lasting: Sequence[tuple[int, int]],
         before_copies: Callable[[], None],
-        *,
-        at_once: bool,
+        at_once: bool = False,
     ) -> Captured:
         library, stream = self._library, self.stream.cuda_stream
         stamps_at = self._memory + 64 + self._made % self._most * _BYTES_PER_RECORDING
@@ -181,7 +183,7 @@ class Recorder:
             raise NotCaptured("a call invalidated the capture without an error")
         return found
 
-    def _copy(self, pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
+    def _copy(self, pairs: _Pairs) -> None:
         for place, tensor in pairs:
             if tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg():
                 count = tensor.numel() * tensor.element_size()

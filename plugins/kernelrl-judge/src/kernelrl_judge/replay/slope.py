@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 import attrs
 
+from kernelrl_judge.protocol.limits import LIMITS
+
 __all__ = ["Slots", "Window", "clock_agrees", "per_call_us", "planned", "steady"]
 
 _WORK_US = 200.0
@@ -75,14 +77,6 @@ def planned(
     return Slots(calls, calls // 2, reduced=calls < wanted)
 
 
-_CLOCK_CHANGE = 0.03
-_DISAGREEMENT = 0.05
-_COPIES_SHARE = 0.25
-_COPIES_SLACK_US = 20.0
-_SLACK_US = 150.0
-"""What the judge's clock may show beyond the device's in one window: two messages, and the launch of the graph."""
-
-
 @attrs.frozen
 class Window:
     """One pass of a recording."""
@@ -102,7 +96,7 @@ class Window:
 def steady(windows: Sequence[Window]) -> list[bool]:
     """Whether the SM clock of each window is within 3 % of the median of all."""
     usual = statistics.median(window.sm_ghz for window in windows)
-    return [abs(window.sm_ghz - usual) <= _CLOCK_CHANGE * usual for window in windows]
+    return [abs(window.sm_ghz - usual) <= LIMITS.clock_change * usual for window in windows]
 
 
 def per_call_us(full: Window, half: Window | None) -> float:
@@ -125,10 +119,11 @@ def clock_agrees(candidate: Sequence[Window], reference: Sequence[Window]) -> bo
     """
     if any(window.whole_us <= 0 or window.calls_us < 0 or window.copies_us < 0 for window in candidate):
         return False
-    beyond_us = [window.host_us - window.whole_us * (1 + _DISAGREEMENT) - _SLACK_US for window in candidate]
-    missing_us = [window.whole_us * (1 - _DISAGREEMENT) - window.host_us for window in candidate]
+    share = LIMITS.clocks_disagree
+    beyond_us = [window.host_us - window.whole_us * (1 + share) - LIMITS.messages_us for window in candidate]
+    missing_us = [window.whole_us * (1 - share) - window.host_us for window in candidate]
     copies_us = [
-        own.copies_us - other.copies_us * (1 + _COPIES_SHARE) - _COPIES_SLACK_US
+        own.copies_us - other.copies_us * (1 + LIMITS.copies_share) - LIMITS.copies_us
         for own, other in zip(candidate, reference, strict=True)
     ]
     return all(statistics.median(values) <= 0 for values in (beyond_us, missing_us, copies_us))

@@ -19,16 +19,12 @@ import attrs
 import torch
 
 from kernelrl_core.api.evaluators import EvaluationSettings, Mismatch
+from kernelrl_judge.protocol.limits import LIMITS
 from kernelrl_judge.protocol.trees import leaves
 from kernelrl_judge.protocol.values import TensorLeaf
 
 __all__ = ["Tolerance", "compare_bytes", "compare_described", "compare_values", "root_mean_square", "tolerance"]
 
-OWN_ERRORS = 4.0
-"""A kernel may be off by so many times the error of the reference: sums in another order."""
-MOST_LOOSENED = 16.0
-"""The reference's own error allows at most so many times the declared tolerance."""
-_SMALLEST_SCALE = 1e-6
 _MARGIN = 1e-3
 """By how much a comparison in single precision is stricter: far more than it rounds."""
 _COMPARED_AT_ONCE = 1 << 26
@@ -44,8 +40,8 @@ class Tolerance:
     strict: bool
     """Which profile compares."""
     own_error: float = 0.0
-    """Largest error of the reference itself. Up to `OWN_ERRORS` times it is allowed, within `MOST_LOOSENED` times the
-    other two parts."""
+    """Largest error of the reference itself. Up to `Limits.own_errors` times it is allowed, within
+    `Limits.most_loosened` times the other two parts."""
     scales: Mapping[str, float] = attrs.field(factory=dict)
     """Usual root mean square of an output, by its path. An output that happens to be near zero has this scale."""
 
@@ -143,7 +139,7 @@ def _scale(expected: torch.Tensor, limit: Tolerance, path: str) -> float:
     """What the absolute tolerance is multiplied by: the root mean square of the finite elements, at most 1."""
     if not limit.strict or not expected.is_floating_point():
         return 1.0
-    return max(min(1.0, max(root_mean_square(expected), limit.scales.get(path, 0.0))), _SMALLEST_SCALE)
+    return max(min(1.0, max(root_mean_square(expected), limit.scales.get(path, 0.0))), LIMITS.smallest_scale)
 
 
 def root_mean_square(expected: torch.Tensor) -> float:
@@ -179,7 +175,8 @@ def _compare_block(
     same_infinity = torch.isnan(want) & torch.isnan(got) | (want == got)
     allowed = limit.atol * scale + limit.rtol * want.abs()
     if limit.own_error:
-        allowed = torch.maximum(allowed, (MOST_LOOSENED * allowed).clamp_max(OWN_ERRORS * limit.own_error))
+        most = LIMITS.own_errors * limit.own_error
+        allowed = torch.maximum(allowed, (LIMITS.most_loosened * allowed).clamp_max(most))
     close = (got - want).abs() <= allowed
     wrong = ~torch.where(finite, close, same_infinity)
     if not bool(wrong.any()):

@@ -15,6 +15,7 @@ import attrs
 import torch
 
 from kernelrl_core.api.evaluators import Mismatch
+from kernelrl_judge.protocol.limits import LIMITS
 from kernelrl_judge.protocol.trees import leaves, mapped, reals
 from kernelrl_judge.task.comparing import Tolerance, compare_values, root_mean_square
 from kernelrl_judge.task.reference import LEARNED, Reference
@@ -27,8 +28,6 @@ ROUNDING = {torch.float64: 2.0**-53, torch.float32: 2.0**-24, torch.float16: 2.0
 TEN_BITS = "ten_bits"
 """`Mismatch.expected` of an error that factors of ten bits explain."""
 _DRAWS = 8
-_EXPLAINED = 0.5
-"""Share of an error that is left where factors of ten bits explain it."""
 
 
 def largest_error(exact: torch.Tensor, own: torch.Tensor) -> float:
@@ -90,7 +89,7 @@ def _of_ten_bits(reference: Reference, inputs: list[Any], index: int, exact: Any
             state = {name: narrow(tensor) for name, tensor in reference.state.items()}
             narrowed = [mapped(value, narrow) for value in inputs]
             found = reference.with_state(state).exact(narrowed, index)
-            if found is not None and before > 0 and _distance(found, actual) < _EXPLAINED * before:
+            if found is not None and before > 0 and _distance(found, actual) < LIMITS.explained_by_ten_bits * before:
                 return True
     return False
 

@@ -102,11 +102,7 @@ class CaseTiming:
         share = compiled_share(
             self._reference, self._request, cache_directory(), self._dialogue.turn, recorders, eager_us
         )
-        scaled = attrs.evolve(
-            found.baseline,
-            median_us=found.baseline.median_us * share,
-            p10_us=found.baseline.p10_us * share,
-            p90_us=found.baseline.p90_us * share,
-            ci95_us=(found.baseline.ci95_us[0] * share, found.baseline.ci95_us[1] * share),
-        )
+        low, high = (end * share for end in found.baseline.ci95_us)
+        times = {name: getattr(found.baseline, name) * share for name in ("median_us", "p10_us", "p90_us")}
+        scaled = attrs.evolve(found.baseline, **times, ci95_us=(low, high))
         return scaled, found.speedup * share, (found.speedup_ci[0] * share, found.speedup_ci[1] * share)

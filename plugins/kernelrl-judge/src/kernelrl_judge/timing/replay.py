@@ -19,6 +19,7 @@ from kernelrl_core.api.evaluators import EvaluationSettings
 from kernelrl_judge.peer import device_facts
 from kernelrl_judge.peer.replay import CandidateSession, NotRecorded, ReferenceSession
 from kernelrl_judge.probes.replayed import warm_inputs
+from kernelrl_judge.protocol.limits import LIMITS
 from kernelrl_judge.protocol.trees import leaves_bytes, mapped, tensors
 from kernelrl_judge.replay.capture import Recorder
 from kernelrl_judge.replay.library import Library
@@ -30,7 +31,6 @@ from kernelrl_judge.timing.statistics import MOST_LEAVES, Timing, WrongWindow, m
 
 __all__ = ["ReplayMeasurement", "Unmeasured", "slots_for"]
 
-_SETTLED = 0.005
 _BUDGET_S = 0.12
 _SECTIONS = 2
 """A section whose times the judge's clock does not confirm is repeated once."""
@@ -110,7 +110,7 @@ class ReplayMeasurement:
                 lambda: _per_call(self._rounds),
                 most=max_rounds,
                 budget_s=_BUDGET_S,
-                share=_SETTLED,
+                share=LIMITS.settled_share,
             )
             sides = [[window for made in self._rounds for window in made[side : side + 2] if window] for side in (0, 2)]
             if clock_agrees(*sides):
