@@ -119,8 +119,6 @@ def _difference(wrong: Mismatch) -> str:
         case "inputs":
             named = f"Input {wrong.output}" if wrong.output else "An input"
             return f"{named} was changed by the call. The reference leaves its inputs as they are."
-        case "memory":
-            return f"{where} must have {wrong.expected}, as that of the reference has, and lies in {wrong.actual}."
         case "effects":
             where = f"{wrong.output[:1].upper()}{wrong.output[1:]}"
             return f"{where} does not hold after the call what the reference leaves there."

@@ -23,6 +23,7 @@ from typing import Any
 import attrs
 import torch
 
+from kernelrl_judge.protocol.trees import tensors
 from kernelrl_judge.replay.library import STAMPS, Library, Node, Recording
 
 __all__ = ["CLOCK_NS", "Captured", "NotCaptured", "Recorder", "storage_range"]
@@ -211,21 +212,11 @@ def storage_range(tensor: torch.Tensor) -> tuple[int, int]:
     return storage.data_ptr(), storage.data_ptr() + storage.nbytes()
 
 
-def _tensors(value: Any) -> list[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        return [value]
-    if isinstance(value, list | tuple):
-        return [tensor for item in value for tensor in _tensors(item)]
-    if isinstance(value, dict):
-        return [tensor for item in value.values() for tensor in _tensors(item)]
-    return []
-
-
 def _shared(outputs: Sequence[Any]) -> bool:
     """Whether outputs of two calls have memory in common."""
     seen: set[tuple[int, int]] = set()
     for output in outputs:
-        ranges = {storage_range(tensor) for tensor in _tensors(output) if tensor.numel()}
+        ranges = {storage_range(tensor) for tensor in tensors(output) if tensor.numel()}
         if any(begin < other_end and other_begin < end for begin, end in ranges for other_begin, other_end in seen):
             return True
         seen |= ranges
@@ -234,7 +225,7 @@ def _shared(outputs: Sequence[Any]) -> bool:
 
 def _storages(outputs: Sequence[Any], lasting: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     """Address and size of the memory of outputs that calls made."""
-    found = {storage_range(tensor) for output in outputs for tensor in _tensors(output) if tensor.numel()}
+    found = {storage_range(tensor) for output in outputs for tensor in tensors(output) if tensor.numel()}
     return sorted(
         (begin, end - begin)
         for begin, end in found

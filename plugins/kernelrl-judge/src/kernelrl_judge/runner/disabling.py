@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import contextlib
 import types
-from collections.abc import Iterator
 from typing import Any
+
+from kernelrl_judge.protocol.trees import tensors
 
 __all__ = ["disable_runtime_compilers", "disable_triton", "idle_module", "poison_memory"]
 
@@ -62,7 +63,7 @@ def idle_module(name: str) -> types.ModuleType:
     idle = types.ModuleType(name)
 
     def function(*arguments: Any, **named: Any) -> Any:
-        first = next(_tensors((arguments, named)), None)
+        first = next(iter(tensors((arguments, named))), None)
         return None if _only_copy(*arguments, **named) or first is None else first.clone()
 
     def attribute(asked: str) -> Any:
@@ -84,7 +85,7 @@ def _only_copy(*arguments: Any, **named: Any) -> bool:
 
     fresh, written = [], []
     with torch.no_grad():
-        for tensor in _tensors((arguments, named)):
+        for tensor in tensors((arguments, named)):
             (fresh if _is_fresh(tensor) else written).append(tensor)
         for tensor in fresh:
             source = next((other for other in written if other.numel() == tensor.numel()), None)
@@ -99,19 +100,6 @@ def _is_fresh(tensor: Any) -> bool:
         return False
     first = tensor.reshape(-1)[0]
     return bool(tensor.isnan().all() if first.isnan() else (tensor == first).all())
-
-
-def _tensors(value: Any) -> Iterator[Any]:
-    import torch
-
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _tensors(item)
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from _tensors(item)
 
 
 class _Idle:

@@ -10,12 +10,14 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
+
+from kernelrl_judge.protocol.trees import tensors
 
 __all__ = ["listed"]
 
@@ -52,7 +54,7 @@ class _Operators(TorchDispatchMode):
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        given = [*_tensors((args, kwargs))]
+        given = tensors((args, kwargs))
         if isinstance(func, torch._ops.OpOverload) and func.namespace not in _TORCHS:
             # Operators of the candidate are made of torch's and of launches.
             keys = _BACKENDS["cuda" if any(tensor.is_cuda for tensor in given) else "cpu"]
@@ -61,7 +63,7 @@ class _Operators(TorchDispatchMode):
         places = {*map(_place, given)} - {0}
         taken = sum(tensor.numel() for tensor in given)
         made = func(*args, **(kwargs or {}))
-        results = [*_tensors(made)]
+        results = tensors(made)
         if places and places <= self._prepared:
             self._prepared |= {_place(tensor) for tensor in results}
         elif isinstance(func, torch._ops.OpOverload):
@@ -121,14 +123,3 @@ def _place(tensor: Any) -> int:
             return int(tensor.untyped_storage().data_ptr()) if tensor.layout is torch.strided else 0
     except RuntimeError:
         return 0
-
-
-def _tensors(value: Any) -> Iterator[Any]:
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _tensors(item)
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from _tensors(item)
