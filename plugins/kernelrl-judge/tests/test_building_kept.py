@@ -39,7 +39,7 @@ def toolchain(monkeypatch: pytest.MonkeyPatch) -> types.SimpleNamespace:
 
 def write(order: dict[str, Any], toolchain: Any, place: int, result: dict[str, Any]) -> None:
     request = InlineRequest.from_json(order["request"])
-    store.store_of(order).write(store.keys(order, request, toolchain)[place], result, None)
+    store.BuildStore(order["directory"]).write(store.keys(order, request, toolchain)[place], result, None)
 
 
 def test_what_was_never_built_is_not_there(tmp_path: Path, toolchain: Any) -> None:

@@ -15,7 +15,7 @@ from kernelrl_core.types import EvaluationSettings
 from kernelrl_judge.build import job, service
 from kernelrl_judge.build.confined import Compilers, OutOfTime, reached_limit
 from kernelrl_judge.build.service import BuildCrashed, BuildService
-from kernelrl_judge.build.store import BuildStore, InlineRequest, store_of
+from kernelrl_judge.build.store import BuildStore, InlineRequest
 from kernelrl_judge.protocol.frames import ProtocolError
 
 _LISTS = ("cpp_sources", "device_sources", "cflags", "device_flags", "ldflags", "include_paths")
@@ -55,7 +55,7 @@ def test_what_a_source_does_not_show_is_built_each_time(
     def build(order: dict[str, Any], cancelled: object) -> dict[str, Any]:
         key = InlineRequest.from_json(order["request"]).key(order.get("scope", ""))
         keys.append(key)
-        return store_of(order).write(key, {"error": "no"}, None)
+        return BuildStore(order["directory"]).write(key, {"error": "no"}, None)
 
     monkeypatch.setattr(BuildService, "_run", staticmethod(build))
     asked = {"name": "x", "functions": [["f", "f"]], **{name: [] for name in _LISTS}, "cpp_sources": [text]}

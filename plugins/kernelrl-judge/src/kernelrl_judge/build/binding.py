@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
 
 import attrs
 
@@ -210,8 +209,3 @@ def _code(text: str, codes: str, name: str) -> str:
     if text.endswith("&") and "const" not in text and code != "T":
         raise Unbindable(f"{name} changes an argument: {text}")
     return code
-
-
-def bindings_data(bound: Sequence[Signature]) -> list[dict[str, Any]]:
-    """What the binder needs, as plain data."""
-    return [attrs.asdict(signature) for signature in bound]

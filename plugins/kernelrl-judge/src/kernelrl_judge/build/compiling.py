@@ -23,7 +23,7 @@ from typing import Any, Literal
 import attrs
 
 from kernelrl_judge.build import stubs
-from kernelrl_judge.build.binding import Signature, Unbindable, bindings_data, module_functions, signatures
+from kernelrl_judge.build.binding import Signature, Unbindable, module_functions, signatures
 from kernelrl_judge.build.commands import Commands, Run, at_once
 from kernelrl_judge.build.diagnosis import CompileError, NotCertain, other_language
 from kernelrl_judge.build.lexing import Unreadable, unbalanced
@@ -251,7 +251,7 @@ class _Build:
             path=str(path),
             kind=kind,
             module_name=MODULE_NAME,
-            bindings=bindings_data(bound),
+            bindings=[attrs.asdict(signature) for signature in bound],
             route=route,
             reason=reason,
             resources=[kernel for kernel in self._commands.resources.values() if "registers" in kernel],

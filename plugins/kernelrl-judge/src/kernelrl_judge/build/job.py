@@ -32,7 +32,7 @@ import attrs
 from kernelrl_judge.build.compiling import CompileError, compile_extension
 from kernelrl_judge.build.confined import Compilers, OutOfTime, reached_limit
 from kernelrl_judge.build.prepare import Prepared, prepare
-from kernelrl_judge.build.store import PATIENCE, InlineRequest, kept_answer, keys, scratch, store_of
+from kernelrl_judge.build.store import PATIENCE, BuildStore, InlineRequest, kept_answer, keys, scratch
 from kernelrl_judge.build.toolchain import Toolchain, ToolchainMissing, find_toolchain
 from kernelrl_judge.isolation import privileges
 from kernelrl_judge.protocol.limits import LIMITS
@@ -84,7 +84,7 @@ def _result(order: dict[str, Any]) -> dict[str, Any]:
     toolchain = find_toolchain(request.language, directory)
     toolchain.require_arch(request.arch)
     key, limited = keys(order, request, toolchain)
-    store = store_of(order)
+    store = BuildStore(directory)
     prepared = prepare(toolchain, directory / "toolchains")
     prepared.prove(request.arch)
     with store.lock(key):

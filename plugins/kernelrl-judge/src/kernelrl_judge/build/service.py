@@ -24,7 +24,7 @@ from kernelrl_judge.build.calls import InlineCall, find_inline_calls
 from kernelrl_judge.build.imports import library_imports
 from kernelrl_judge.build.kernel_syntax import without_kernel_bodies
 from kernelrl_judge.build.lexing import Unreadable
-from kernelrl_judge.build.store import PATIENCE, kept_answer, store_of
+from kernelrl_judge.build.store import PATIENCE, BuildStore, kept_answer
 from kernelrl_judge.build.toolchain import said
 from kernelrl_judge.protocol.frames import ProtocolError
 
@@ -97,7 +97,7 @@ class BuildService:
             return self._told(result, spec)
         finally:
             if not shown and "key" in result:
-                store_of(order).drop(result["key"])
+                BuildStore(order["directory"]).drop(result["key"])
 
     @staticmethod
     def _told(result: Mapping[str, Any], spec: Mapping[str, Any]) -> tuple[bytes, list[int]]:

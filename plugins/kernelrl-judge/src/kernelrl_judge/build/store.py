@@ -24,7 +24,7 @@ import attrs
 from kernelrl_core.api.config import FileLock, replace_directory
 from kernelrl_judge.build.toolchain import Toolchain, ToolchainMissing, known_toolchain
 
-__all__ = ["PATIENCE", "BuildStore", "InlineRequest", "kept_answer", "keys", "scratch", "store_of"]
+__all__ = ["PATIENCE", "BuildStore", "InlineRequest", "kept_answer", "keys", "scratch"]
 
 PATIENCE = 4
 """Wall time that a build may take, in multiples of its limit. The limit itself is for processor time, which does not
@@ -109,8 +109,8 @@ class BuildStore:
             who has large ones made drives out his own kind.
     """
 
-    def __init__(self, directory: Path, max_bytes: int) -> None:
-        self._directory = directory
+    def __init__(self, directory: str | Path, max_bytes: int = _MAX_BYTES) -> None:
+        self._directory = Path(directory)
         self._max_bytes = max_bytes
 
     def read(self, key: str) -> dict[str, Any] | None:
@@ -181,11 +181,6 @@ def _bytes(entry: Path) -> int:
     return 0
 
 
-def store_of(order: Mapping[str, Any]) -> BuildStore:
-    """The store that an order belongs to."""
-    return BuildStore(Path(order["directory"]), _MAX_BYTES)
-
-
 def keys(order: Mapping[str, Any], request: InlineRequest, toolchain: Toolchain) -> tuple[str, str]:
     """Where an answer is kept: in general, and one that comes from a limit, which holds under the same limits.
 
@@ -204,6 +199,6 @@ def kept_answer(order: Mapping[str, Any]) -> dict[str, Any] | None:
         return None
     if toolchain is None:
         return None
-    store = store_of(order)
+    store = BuildStore(order["directory"])
     found = next((found for key in keys(order, request, toolchain) if (found := store.read(key)) is not None), None)
     return {**found, "cached": True} if found is not None else None

@@ -38,8 +38,6 @@ __all__ = ["JudgePool"]
 logger = logging.getLogger(__name__)
 
 _ENDED_TWICE = "The process that evaluates the kernel ended twice with it, and does not with other kernels."
-
-
 _MAX_DEFAULT_GPU_WORKERS = 8
 
 

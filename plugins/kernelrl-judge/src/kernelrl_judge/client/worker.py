@@ -31,10 +31,6 @@ _AT_START = ("PATH", "LC_", "LANG", "LD_", "PYTHON", "TORCH", "PYTORCH", "CUDA",
 Candidates may find them in memory, since they run in descendants of the judge."""
 
 
-def _ignore() -> None:
-    pass
-
-
 class JudgeDied(InfrastructureError):
     """The judge or its zygote ended or failed under a candidate."""
 
@@ -52,7 +48,9 @@ class JudgeWorker:
         self._ready: asyncio.Task[Any] | None = None
         """Waits for the judge to start; None once it has."""
 
-    async def evaluate(self, request: EvaluationRequest, runner: str, slow: Callable[[], None] = _ignore) -> Evaluation:
+    async def evaluate(
+        self, request: EvaluationRequest, runner: str, slow: Callable[[], None] = lambda: None
+    ) -> Evaluation:
         """Judge one candidate; cancelling the call kills the candidate.
 
         Args:

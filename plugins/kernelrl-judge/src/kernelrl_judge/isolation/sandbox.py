@@ -30,7 +30,6 @@ __all__ = ["confine", "enter", "prepare", "scrub"]
 _libc = ctypes.CDLL(None, use_errno=True)
 
 _PR_SET_CHILD_SUBREAPER = 36
-
 _ORPHANS_S = 5.0
 _LOOK_S = 0.25
 _BLOCK_BYTES = 512

@@ -66,7 +66,7 @@ class Endings:
             return self.end(Outcome.RUNTIME_ERROR, messages.replay_failed(failed.code), detail=str(failed))
         except ProtocolError as error:
             reported = finding("protocol", f"forged or malformed answer: {error}")
-            return self.end(Outcome.HACKED, messages.forged(), findings=(reported,))
+            return self.end(Outcome.HACKED, "The process sent something that is no result.", findings=(reported,))
 
     def wrong(self, wrong: Mismatch, finding: Finding | None, *, other_parameters: bool = False) -> Evaluation:
         """An output is wrong, for a reason that is a hack where there is a finding."""

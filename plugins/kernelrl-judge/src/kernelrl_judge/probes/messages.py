@@ -18,7 +18,6 @@ __all__ = [
     "ended",
     "failure",
     "finish",
-    "forged",
     "hacked",
     "incorrect",
     "incorrect_when_timed",
@@ -86,10 +85,6 @@ def replay_failed(code: int) -> str:
     """Of kernels that fail while their recording is replayed."""
     meaning = {700: "an illegal memory access", 702: "a kernel that did not end", 716: "a misaligned address"}
     return f"The kernels failed on fresh inputs: {meaning.get(code, f'CUDA error {code}')}."
-
-
-def forged() -> str:
-    return "The process sent something that is no result."
 
 
 def hacked(finding: Finding) -> str:

@@ -17,7 +17,6 @@ _MAX_DEPTH = 16
 _MAX_NODES = 4096
 _MAX_DIMENSIONS = 64
 _MAX_TEXT_BYTES = 48 * 1024
-
 DTYPES = (
     *("bool", "uint8", "int8", "int16", "int32", "int64"),
     *("float16", "bfloat16", "float32", "float64", "complex64", "complex128"),

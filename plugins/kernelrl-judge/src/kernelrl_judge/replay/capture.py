@@ -33,7 +33,6 @@ _POISON = 0xFF
 """Of outputs before a pass: NaN in every floating-point type."""
 _BYTES_PER_RECORDING = 8 * STAMPS
 
-
 _Pairs = Sequence[tuple[torch.Tensor, torch.Tensor]]
 
 

@@ -70,7 +70,6 @@ RESIZED = FIRST_TIMED - 32
 WARM = FIRST_TIMED - 128
 """Of the calls before a recording, which no other call uses."""
 
-
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 _LEAST_RESIZED = 4
 _NEAR = 1e-3

@@ -37,7 +37,6 @@ _SECTIONS = 2
 _COMPARED_AT_ONCE_BYTES = 256 << 20
 _MARGIN = 0.01
 
-
 _Round = tuple[Window, Window | None, Window, Window | None]
 """Windows of k and of k/2 calls, of the candidate and then of the reference."""
 

@@ -18,7 +18,6 @@ MOST_LEAVES = 3000
 """Tensors that one message can describe."""
 _MIN_ROUNDS = 8
 _LONGEST_S = 15.0
-
 _RESAMPLES = 1000
 _SEED = 20_250_101
 
