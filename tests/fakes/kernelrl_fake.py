@@ -120,15 +120,21 @@ class Policy(policies.TrainablePolicy):
 class EvaluatorOptions(evaluators.EvaluatorConfig):
     padding: int = 0
     untimed: bool = False
+    capacity: int = 64
+    delay_s: float = 0.0
+    log: Path | None = None
+    """File that gets the hash of every evaluated source."""
 
 
 class Evaluator(evaluators.Evaluator):
-    capacity = 64
-
     def __init__(self, options: EvaluatorOptions) -> None:
-        self.options = options
+        self.options, self.capacity = options, options.capacity
 
     async def evaluate(self, request: EvaluationRequest) -> Evaluation:
+        await asyncio.sleep(self.options.delay_s)
+        if self.options.log is not None:
+            with self.options.log.open("a") as stream:
+                stream.write(f"{request.source_sha256}\n")
         right = re.search("return 'right'", request.source) is not None
         return Evaluation(
             outcome=Outcome.CORRECT if right else Outcome.INCORRECT,
