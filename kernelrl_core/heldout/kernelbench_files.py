@@ -60,6 +60,11 @@ def write_kernelbench_files(results: Results, directory: Path, *, level: int | N
         OSError: the directory cannot be written.
     """
     rows = last_rows(results)
+    if any("task_name" not in row for row in rows):
+        raise UsageError(
+            f"{results.path}: a former version wrote it, without the names of tasks",
+            fix=f"kernelrl eval RECIPE --kernels {results.path} --output FILE, then export FILE",
+        )
     episodes = _episodes(rows)
     placed = {
         episode: place
@@ -93,11 +98,6 @@ def write_kernelbench_files(results: Results, directory: Path, *, level: int | N
     if len(timed) < len(tasks):
         untimed = len(tasks) - len(timed)
         notes.append(f"{untimed} tasks have a correct kernel that was not timed; the analysis has no speedup of them")
-    if all(not turn["task_name"] for samples in tasks.values() for _, turn in samples):
-        raise UsageError(
-            f"{results.path}: a former version wrote it, without the names of tasks",
-            fix=f"kernelrl eval RECIPE --kernels {results.path} --output FILE, then export FILE",
-        )
     return Written(level, len(tasks), sum(map(len, tasks.values())), tuple(notes))
 
 
