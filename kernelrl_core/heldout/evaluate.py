@@ -195,6 +195,7 @@ class _PartialRecorder:
         self.kept: list[dict[str, Any]] = []
         """Rows of turns finished by an earlier, interrupted call."""
         self._console, self._journal, self._writing = console, None, asyncio.Lock()
+        self._unwritten: list[dict[str, Any]] = []
         if path is not None:
             self._journal = self._open(job, path, retriever)
 
@@ -205,8 +206,12 @@ class _PartialRecorder:
     async def record(self, purpose: Literal["train", "eval"], turn: Turn) -> None:
         row = sample_row(turn)
         if self._journal is not None:
+            self._unwritten.append(row)
             async with self._writing:
-                await asyncio.to_thread(self._journal.append, [row])
+                # One wait for the disk is for all rows that came meanwhile. If it fails, the evaluation ends.
+                if rows := self._unwritten:
+                    self._unwritten = []
+                    await asyncio.to_thread(self._journal.append, rows)
         self._console.handle(TurnFinished(turn, purpose, row))
 
     def close(self) -> None:

@@ -27,7 +27,7 @@ episode:   {turns: 2}
 train:     {tasks_per_step: 2, group_size: 4, steps: 1}
 eval:      {samples: 3, at_end: true}
 """
-KERNEL = "class ModelNew:\n    def forward(self, x):\n        return {answer!r}  # {number}\n"
+KERNEL = "class ModelNew:\n    def forward(self, x):\n        return {word!r}  # {number}\n"
 
 Start = Callable[..., Command]
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -52,12 +52,12 @@ def kernelrl(start: Start) -> Run:
     return run
 
 
-def write_kernels(folder: Path, *answers: str) -> None:
+def write_kernels(folder: Path, *words: str) -> None:
     """A kernel for each of the first tasks of split `held_out`, named by the task's id."""
-    for number, answer in enumerate(answers):
+    for number, word in enumerate(words):
         path = folder / f"fake/held_out/{number}.py"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(KERNEL.format(answer=answer, number=number))
+        path.write_text(KERNEL.format(word=word, number=number))
 
 
 def wait_until(process: Command, condition: Callable[[], bool]) -> None:
@@ -91,7 +91,7 @@ def test_an_earlier_output_and_its_run_give_the_same_outcomes(kernelrl: Run, tmp
 def test_after_kills_at_most_the_kernels_in_flight_are_evaluated_again(
     kernelrl: Run, start: Start, tmp_path: Path
 ) -> None:
-    rows, kills, capacity = 240, 4, 2
+    rows, kills, capacity = 240, 10, 2
     rows_path = tmp_path / "rows.json"
     made = json.loads(kernelrl("eval", "small.yaml", "--samples", "30", "--output", "rows.json", "--json").stdout)
     assert made["num_samples"] * 2 == rows
@@ -104,7 +104,7 @@ def test_after_kills_at_most_the_kernels_in_flight_are_evaluated_again(
     command = ("eval", "small.yaml", "--kernels", "rows.json", "--output", "out.json", *slow, "--json")
     for kill in range(kills):
         process = start(*command)
-        wait_until(process, lambda: len(lines(log)) >= 37 * (kill + 1))  # noqa: B023  # called at once
+        wait_until(process, lambda: len(lines(log)) >= 21 * (kill + 1))  # noqa: B023  # called at once
         process.send_signal(signal.SIGKILL)
         process.communicate()
     report = json.loads(kernelrl(*command).stdout)
