@@ -186,7 +186,7 @@ def _refuse_strangers(
     first = Path(files[0])
     if kernel := parse_kernel_file(first.name):
         levels = sorted({level for level, _ in places})
-        has = f"it has levels {', '.join(map(str, levels))}" if levels else "without numbers"
+        has = f"it has levels {', '.join(map(str, levels))}" if levels else "its tasks are not numbered"
         hint = f"the recipe has no task {kernel.number} of level {kernel.level}; {has}"
     else:
         hint = suggestion(first.stem, names)

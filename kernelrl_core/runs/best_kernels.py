@@ -54,18 +54,18 @@ def _rows(results: Results) -> Iterator[dict[str, Any]]:
 
 def _entry(row: Mapping[str, Any]) -> dict[str, Any]:
     evaluation, candidate = row["evaluation"], row["extraction"]["candidate"]
-    times = {name: evaluation[name]["median_us"] if evaluation[name] else None for name in ("runtime", "baseline")}
+    times = {name: (evaluation.get(name) or {}).get("median_us") for name in ("runtime", "baseline")}
     return {
         **{key: row[key] for key in ("task_id", "task_sha256", "level", "kernel_sha256", "outcome", "verdict")},
         "verified": row.get("verified"),
         "findings": row["findings"],
         "speedup": row["speedup"],
-        **{key: evaluation[key] for key in ("speedup_ci", "eager_speedup")},
+        **{key: evaluation.get(key) for key in ("speedup_ci", "eager_speedup")},
         **{f"{name}_us": value for name, value in times.items()},
         "score": row["score"]["total"],
         "backend": candidate["backend"],
-        "isolation": evaluation["isolation"],
-        "evaluation": evaluation["provenance"],
+        "isolation": evaluation.get("isolation"),
+        "evaluation": evaluation.get("provenance"),
         "sample": row["sample"],
         "source": candidate["source"],
     }

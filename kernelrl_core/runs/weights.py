@@ -73,7 +73,7 @@ async def export_weights(
 def _require_export(label: str, exports: bool) -> None:
     if not exports:
         raise UsageError(
-            f"{label} cannot export weights", fix="with policy torch, runs have weights to export; see docs/export.md"
+            f"{label} cannot export weights", fix="docs/export.md lists the policies that can"
         )
 
 

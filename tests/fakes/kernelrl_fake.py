@@ -63,9 +63,10 @@ class PolicyOptions(policies.PolicyConfig):
     fail: str = ""
     lost: float = 0.0
     losses: tuple[str, ...] = ("importance_sampling", "ppo")
+    exports: bool = False
 
     def capabilities(self) -> PolicyCapabilities:
-        return PolicyCapabilities(frozenset(self.losses), deterministic=True)
+        return PolicyCapabilities(frozenset(self.losses), deterministic=True, exports=self.exports)
 
 
 class Policy(policies.TrainablePolicy):
@@ -110,6 +111,9 @@ class Policy(policies.TrainablePolicy):
 
     async def begin_from(self, state: Mapping[str, Any], directory: Path) -> None:
         await self.load(state, directory)
+
+    async def export(self, directory: Path) -> None:
+        (directory / "exported.json").write_text(json.dumps(self.weight))
 
     def _fail(self, where: str) -> None:
         if self.options.fail == where:
