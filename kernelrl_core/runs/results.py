@@ -68,6 +68,11 @@ class Results:
             raise UsageError(f"{self.path}: cannot be read: {error.strerror}", fix=fix) from error
         except ValueError:
             raise UsageError(f"{self.path}: not JSON", fix=fix) from None
+        if isinstance(found, dict) and "evaluations" in found:
+            raise UsageError(
+                f"{self.path}: it has the evaluations of several checkpoints",
+                fix="kernelrl eval RUN --checkpoint C --output FILE for one of them",
+            )
         rows = found.get("rows") if isinstance(found, dict) else None
         if not isinstance(rows, list) or not all(isinstance(row, dict) and "sample" in row for row in rows):
             raise UsageError(f"{self.path}: not a result of kernelrl eval: it has no rows of samples", fix=fix)

@@ -119,3 +119,9 @@ def test_another_file_is_no_result(tmp_path: Path, text: str) -> None:
     (tmp_path / "out.json").write_text(text)
     with pytest.raises(UsageError, match=r"out\.json: not"):
         read(tmp_path / "out.json")
+
+
+def test_the_evaluations_of_several_checkpoints_are_no_single_result(tmp_path: Path) -> None:
+    (tmp_path / "out.json").write_text('{"evaluations": []}')
+    with pytest.raises(UsageError, match="several checkpoints"):
+        read(tmp_path / "out.json")
