@@ -26,6 +26,9 @@ _T = TypeVar("_T")
 @click.option(
     "--checkpoint", help="Checkpoint of the run: its step count, 'last' (default), or 'base' for the untrained policy."
 )
+@click.option(
+    "--kernels", help="Evaluate existing kernels in place of a policy: a directory, a run, or an earlier --output file."
+)
 @click.option("--split", help="Split to evaluate. Default: eval.split of the recipe.")
 @click.option("--samples", type=click.IntRange(min=1), help="Episodes per task. Default: eval.samples of the recipe.")
 @click.option("--temperature", type=click.FloatRange(min=0), help="Sampling temperature. Default: that of the recipe.")
@@ -40,6 +43,7 @@ def command(
     recipe_or_run: str,
     overrides: tuple[str, ...],
     checkpoint: str | None,
+    kernels: str | None,
     split: str | None,
     samples: int | None,
     temperature: float | None,
@@ -53,18 +57,28 @@ def command(
     measured. A warm start of the recipe counts as part of the untrained policy. KEY=VALUE override recipe keys. A run
     is measured with the index that its retriever had, unless an override names another one.
 
+    With --kernels no policy is started: the kernels are evaluated as they are, with the tasks and the evaluation keys
+    of the recipe, for example on another GPU or with stricter settings. Without --split, tasks of all splits count.
+
     \b
     Examples:
       kernelrl eval runs/quickstart --samples 4
       kernelrl eval quickstart --split held_out --output base.json
+      kernelrl eval quickstart --kernels base.json evaluation.trials=20
+      kernelrl eval kernelbench_cuda.yaml --kernels KernelBench/runs/my_run --output judged.json
     """
+    from kernelrl_core.cli.eval_kernels import refuse_policy_options, with_kernels
     from kernelrl_core.heldout.evaluate import evaluate_job
     from kernelrl_core.plugins.registry import registry
     from kernelrl_core.storage import disk_error, write_atomically
 
+    if kernels is not None:
+        refuse_policy_options({"--checkpoint": checkpoint, "--samples": samples, "--temperature": temperature})
     options = {"split": split, "samples": samples, "temperature": temperature}
     overrides += tuple(f"eval.{key}={json.dumps(value)}" for key, value in options.items() if value is not None)
     job = choose_job(recipe_or_run, overrides, checkpoint, registry=registry())
+    if kernels is not None:
+        job = with_kernels(job, kernels, split)
     if output is not None:
         require_output(output, force=force)
     click.echo(f"evaluating {job.label} on split {job.recipe.eval.split!r}", err=True)

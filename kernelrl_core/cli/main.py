@@ -22,6 +22,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "sample": ("kernelrl_core.cli.sample", "Sample kernels for one task and evaluate them."),
     "ablate": ("kernelrl_core.cli.ablate", "Measure the effect of a change to a recipe."),
     "distill": ("kernelrl_core.cli.distill", "Export the best samples of a run as supervised data."),
+    "export": ("kernelrl_core.cli.export", "Write kernels, samples or weights for other tools."),
     "check": ("kernelrl_core.cli.check", "Evaluate one kernel file against one task."),
     "validate": ("kernelrl_core.cli.validate", "Check a recipe and report all of its errors."),
     "explain": ("kernelrl_core.cli.explain", "Explain a recipe key, option, component, metric or rule."),

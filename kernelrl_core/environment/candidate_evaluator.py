@@ -117,6 +117,11 @@ class CandidateEvaluator:
             secret=secret,
         )
 
+    @property
+    def capacity(self) -> int:
+        """Number of evaluations that run concurrently."""
+        return self._service.capacity
+
     async def evaluate(
         self,
         id: SampleId,  # noqa: A002

@@ -76,6 +76,11 @@ class EvaluationService:
         self._cache = EvaluationCache(cache_dir, cache_entries) if cache_dir is not None else None
         self._disk = ThreadPoolExecutor(1, thread_name_prefix="verdict-cache")
 
+    @property
+    def capacity(self) -> int:
+        """Number of evaluations that run concurrently."""
+        return self._evaluator.capacity
+
     async def evaluate(self, request: EvaluationRequest) -> Evaluation:
         """The evaluation of a candidate: from the cache, joined with an equal request in progress, or new.
 

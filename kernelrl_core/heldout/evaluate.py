@@ -11,20 +11,24 @@ from typing import Any, Literal
 
 import attrs
 
+from kernelrl_core.environment.environment import Environment
 from kernelrl_core.errors import KernelRLError
+from kernelrl_core.heldout.existing_kernels import ExistingKernels, evaluate_existing
 from kernelrl_core.heldout.scoreboard import best_turn, scoreboard
 from kernelrl_core.heldout.split import rollout_split
 from kernelrl_core.monitoring.console import Console
 from kernelrl_core.monitoring.events import PhaseStarted, TurnFinished
 from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.recipe.schema import Recipe
+from kernelrl_core.rollout.episode import Recorder
 from kernelrl_core.rollout.groups import session_rollout
 from kernelrl_core.rollout.session import Session, open_session
 from kernelrl_core.runs.directory import RunDir
 from kernelrl_core.runs.journal import Journal, read_rows
 from kernelrl_core.runs.provenance import provenance, retriever_identity
 from kernelrl_core.runs.rows import sample_id, sample_row, turn_from_row, why_lost
-from kernelrl_core.types import Episode, Outcome, SampleId, Task, Turn, sha256_text
+from kernelrl_core.storage import cache_directory
+from kernelrl_core.types import Episode, Group, Outcome, SampleId, Task, Turn, sha256_text
 from kernelrl_core.types.serialization import dumps, to_json
 
 __all__ = ["EvalJob", "evaluate_job", "sample_task"]
@@ -44,6 +48,8 @@ class EvalJob:
     """The recipe as plain data."""
     checkpoint: Mapping[str, Any] | None = None
     """Checkpoint row of `run`; None: the untrained policy."""
+    existing: ExistingKernels | None = None
+    """Kernels that are evaluated in place of a policy."""
 
 
 async def evaluate_job(job: EvalJob, partial: Path | None = None) -> dict[str, Any]:
@@ -65,9 +71,12 @@ async def evaluate_job(job: EvalJob, partial: Path | None = None) -> dict[str, A
         return {sample_id(row): turn_from_row(row, tasks[row["task_index"]]) for row in recorder.kept}
 
     try:
-        async with _opened(job, console) as session:
-            update = session.sampler.updates
-            groups = await rollout_split(session, recorder, console.handle, update=update, finished=finished)
+        if job.existing is not None:
+            groups = await _existing_groups(job, job.existing, recorder, console, finished(job.existing.tasks))
+        else:
+            async with _opened(job, console) as session:
+                update = session.sampler.updates
+                groups = await rollout_split(session, recorder, console.handle, update=update, finished=finished)
     finally:
         recorder.close()
     episodes = [episode for group in groups for episode in group.episodes]
@@ -77,11 +86,43 @@ async def evaluate_job(job: EvalJob, partial: Path | None = None) -> dict[str, A
         "policy": job.label,
         "split": settings.split,
         "samples": settings.samples,
-        "temperature": recipe.sampling.temperature if settings.temperature is None else settings.temperature,
+        "temperature": _temperature(job),
         **scoreboard(groups, settings),
         "provenance": provenance(recipe, job.registry),
         "rows": [sample_row(turn) for turn in turns],
     }
+
+
+def _temperature(job: EvalJob) -> float | None:
+    """Sampling temperature; None for existing kernels."""
+    if job.existing is not None:
+        return None
+    given = job.recipe.eval.temperature
+    return job.recipe.sampling.temperature if given is None else given
+
+
+async def _existing_groups(
+    job: EvalJob,
+    existing: ExistingKernels,
+    recorder: Recorder,
+    console: Console,
+    finished: Mapping[SampleId, Turn],
+) -> list[Group]:
+    """The evaluated kernels of a job without a policy."""
+    secret = job.run.secret() if job.run is not None else os.urandom(32)
+    reporting = asyncio.create_task(console.keep_reporting())
+    try:
+        environment = Environment.from_recipe(
+            job.recipe, registry=job.registry, secret=secret, cache_dir=cache_directory()
+        )
+        try:
+            console.handle(PhaseStarted(f"evaluating {job.label}", len(existing.kernels)))
+            return await evaluate_existing(existing, environment, recorder, finished)
+        finally:
+            await environment.aclose()
+    finally:
+        reporting.cancel()
+        console.close()
 
 
 async def sample_task(job: EvalJob, task: Task, episodes: int) -> list[Episode]:
@@ -154,6 +195,7 @@ class _PartialRecorder:
         self.kept: list[dict[str, Any]] = []
         """Rows of turns finished by an earlier, interrupted call."""
         self._console, self._journal, self._writing = console, None, asyncio.Lock()
+        self._unwritten: list[dict[str, Any]] = []
         if path is not None:
             self._journal = self._open(job, path, retriever)
 
@@ -164,8 +206,12 @@ class _PartialRecorder:
     async def record(self, purpose: Literal["train", "eval"], turn: Turn) -> None:
         row = sample_row(turn)
         if self._journal is not None:
+            self._unwritten.append(row)
             async with self._writing:
-                await asyncio.to_thread(self._journal.append, [row])
+                # One wait for the disk is for all rows that came meanwhile. If it fails, the evaluation ends.
+                if rows := self._unwritten:
+                    self._unwritten = []
+                    await asyncio.to_thread(self._journal.append, rows)
         self._console.handle(TurnFinished(turn, purpose, row))
 
     def close(self) -> None:
@@ -175,6 +221,7 @@ class _PartialRecorder:
     def _open(self, job: EvalJob, path: Path, retriever: Mapping[str, Any]) -> Journal:
         identity = {"label": job.label, "recipe": job.resolved, "eval": to_json(job.recipe.eval)}
         identity |= {"retriever": retriever} if retriever else {}
+        identity |= {"kernels": job.existing.sha256} if job.existing is not None else {}
         head = {"job": sha256_text(dumps(identity))}
         rows = list(read_rows(path))
         if rows[:1] != [head]:  # file of another job

@@ -11,7 +11,7 @@ A `TrainablePolicy` has `update`, `save` and `load`, and further methods by its 
 | `logprobs(samples, "current")` | `logprobs` | `train.mismatch` |
 | `logprobs(samples, "reference")` | `reference` | `train.kl` |
 | `backward(samples, loss)` | `streams` | computing gradients while others are still sampled (docs/pipelining.md) |
-| `export(directory)` | `exports` | use as `learner` of policy `openai` |
+| `export(directory)` | `exports` | `kernelrl export --as weights`; use as `learner` of policy `openai` |
 | `begin_from(state, directory)` | none | `kernelrl run --from` |
 
 `update` gets an `Update`: all samples of the step, divided into `substeps`, one optimizer step each. The loss of an

@@ -26,7 +26,16 @@ from kernelrl_core.types import Episode, Example, ExcludedExample, Message, Prom
 from kernelrl_core.types.seeds import derived_seed, sample_seed
 from kernelrl_core.types.training import SamplingSettings
 
-__all__ = ["EpisodeId", "EpisodeRunner", "Recorder", "Renderer", "lose_episode", "reply_limit", "run_episode"]
+__all__ = [
+    "EpisodeId",
+    "EpisodeRunner",
+    "Recorder",
+    "Renderer",
+    "is_verified",
+    "lose_episode",
+    "reply_limit",
+    "run_episode",
+]
 
 
 @attrs.frozen
@@ -109,7 +118,7 @@ class EpisodeRunner:
         turn = await self._environment.evaluate_reply(
             request.id, self.task, request.prompt, sampled.reply, seconds=sampled.seconds
         )
-        if self._is_verified(turn):
+        if is_verified(turn, self._environment.recipe, self.id.purpose):
             turn = await self._environment.verify(turn)
         return self._add(attrs.evolve(turn, staleness=sampled.staleness) if sampled.staleness else turn)
 
@@ -183,15 +192,6 @@ class EpisodeRunner:
             return turn.speedup is not None and turn.speedup >= stop.speedup
         return stop == "correct" and turn.correct
 
-    def _is_verified(self, turn: Turn) -> bool:
-        if not turn.correct or turn.candidate is None:
-            return False
-        recipe = self._environment.recipe
-        share = recipe.verify.eval if self.id.purpose == "eval" else recipe.verify.train
-        # Seeded by the kernel, not by the sample id: equal kernels are all verified or none, also after a resume.
-        uniform = derived_seed(recipe.seed, "verify", turn.task.sha256, turn.candidate.sha256)
-        return uniform < share * 2**63
-
     def _require_current(self, request: SampleRequest) -> None:
         if request is not self._request:
             raise ValueError(f"{request.id} is not the current request of this episode")
@@ -256,6 +256,16 @@ async def lose_episode(runner: EpisodeRunner, error: InfrastructureError, record
         await recorder.begin(runner.id.purpose, request.id)
         await recorder.record(runner.id.purpose, runner.submit_lost(request, error))
     return runner.episode
+
+
+def is_verified(turn: Turn, recipe: Recipe, purpose: Literal["train", "eval"]) -> bool:
+    """Whether `verify` of the recipe selects a turn for verification."""
+    if not turn.correct or turn.candidate is None:
+        return False
+    share = recipe.verify.eval if purpose == "eval" else recipe.verify.train
+    # Seeded by the kernel, not by the sample id: equal kernels are all verified or none, also after a resume.
+    uniform = derived_seed(recipe.seed, "verify", turn.task.sha256, turn.candidate.sha256)
+    return uniform < share * 2**63
 
 
 def reply_limit(recipe: Recipe, step: int) -> int:

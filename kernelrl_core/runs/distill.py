@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import attrs
@@ -13,7 +13,7 @@ from kernelrl_core.runs.directory import RunDir
 from kernelrl_core.runs.journal import read_rows
 from kernelrl_core.types import Outcome, Verdict
 
-__all__ = ["Choice", "Distilled", "distill"]
+__all__ = ["Choice", "Distilled", "Selection", "distill", "select_best"]
 
 
 @attrs.frozen
@@ -39,11 +39,26 @@ class Distilled:
 
 
 @attrs.frozen
+class Selection:
+    """The best samples, and counts of the others."""
+
+    entries: tuple[dict[str, Any], ...]
+    """Required parts of the rows, ordered by task (in the order of their first sample), then best first."""
+    left_out: Mapping[str, int]
+    """Reason of exclusion -> number of samples."""
+
+    def reasons(self) -> str:
+        """The reasons of exclusion as text."""
+        listed = sorted(self.left_out.items(), key=lambda item: -item[1])
+        return ", ".join(f"{count} {reason}" for reason, count in listed) or "it has no samples"
+
+
+@attrs.frozen
 class _Sample:
     """The required parts of a row. Tokens and evaluations of a long run would not fit in memory."""
 
     rank: tuple[Any, ...]
-    conversation: dict[str, Any]
+    entry: dict[str, Any]
 
 
 def distill(run: RunDir, choice: Choice) -> Distilled:
@@ -55,32 +70,43 @@ def distill(run: RunDir, choice: Choice) -> Distilled:
     Raises:
         KernelRLError: no sample is selected; the message counts the reasons.
     """
+    found = select_best(read_rows(run.journal_path("samples")), choice, lambda row: _conversation(row, run.name))
+    if not found.entries:
+        raise KernelRLError(f"run {run.path} has no sample to learn from: {found.reasons()}")
+    return Distilled(found.entries, found.left_out)
+
+
+def select_best(
+    rows: Iterable[Mapping[str, Any]], choice: Choice, part: Callable[[Mapping[str, Any]], dict[str, Any]]
+) -> Selection:
+    """Select the best samples of some rows; see `distill`.
+
+    Args:
+        rows: each sample may have several; the last one counts.
+        part: returns the required part of a row, with `sample`, `task_id` and `kernel_sha256`.
+    """
     why: dict[str, str] = {}
     good: dict[str, _Sample] = {}
-    for row in read_rows(run.journal_path("samples")):
+    for row in rows:
         # A turn that was retried has several rows; the last one counts.
         why[row["sample"]] = reason = _unfit(row, choice)
         good.pop(row["sample"], None)
         if not reason:
-            good[row["sample"]] = _Sample(_rank(row), _conversation(row, run.name))
+            good[row["sample"]] = _Sample(_rank(row), part(row))
     by_task: dict[str, list[_Sample]] = defaultdict(list)
     for sample in good.values():
-        by_task[sample.conversation["task_id"]].append(sample)
+        by_task[sample.entry["task_id"]].append(sample)
     chosen: list[dict[str, Any]] = []
     for samples in by_task.values():
         kernels: dict[str, dict[str, Any]] = {}
-        for entry in (sample.conversation for sample in sorted(samples, key=lambda sample: sample.rank)):
+        for entry in (sample.entry for sample in sorted(samples, key=lambda sample: sample.rank)):
             if kernels.setdefault(entry["kernel_sha256"], entry) is not entry:
                 why[entry["sample"]] = "duplicate"
         best = list(kernels.values())
         kept = best[: choice.per_task]
         chosen += kept
         why.update((entry["sample"], "not among the best") for entry in best[len(kept) :])
-    left_out = Counter(reason for reason in why.values() if reason)
-    if not chosen:
-        reasons = ", ".join(f"{count} {reason}" for reason, count in left_out.most_common()) or "it has no samples"
-        raise KernelRLError(f"run {run.path} has no sample to learn from: {reasons}")
-    return Distilled(tuple(chosen), left_out)
+    return Selection(tuple(chosen), Counter(reason for reason in why.values() if reason))
 
 
 def _unfit(row: Mapping[str, Any], choice: Choice) -> str:

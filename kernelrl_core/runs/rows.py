@@ -27,6 +27,7 @@ def sample_row(turn: Turn) -> dict[str, Any]:
         task_id=turn.task.id,
         task_sha256=turn.task.sha256,
         level=turn.task.level,
+        task_name=turn.task.name,
         kernel_sha256=turn.candidate.sha256 if turn.candidate else None,
         speedup=turn.speedup,
     )
@@ -49,7 +50,7 @@ def turn_from_row(row: Mapping[str, Any], task: Task) -> Turn:
             f"sample {row['sample']} of the journal belongs to another version of task {task.id}",
             fix="restore the tasks that the run started with, or start a new run",
         )
-    derived = {"sample", "step", "task_index", "attempt", "turn", "task_id", "task_sha256", "level"}
+    derived = {"sample", "step", "task_index", "attempt", "turn", "task_id", "task_sha256", "level", "task_name"}
     fields = {key: value for key, value in row.items() if key not in derived | {"kernel_sha256", "speedup"}}
     fields = {_FIELDS.get(key, key): value for key, value in fields.items()}
     return from_json(Turn, {**fields, "id": to_json(sample_id(row)), "task": to_json(task)})

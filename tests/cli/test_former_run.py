@@ -66,3 +66,9 @@ def test_no_finished_turn_is_sampled_again(kernelrl: Callable[..., str], tmp_pat
 def test_eval_reads_its_checkpoint(kernelrl: Callable[..., str]) -> None:
     told = json.loads(kernelrl("eval", "runs/killed", "--json"))
     assert (told["policy"], told["num_correct"]) == ("checkpoint 000002 of run runs/killed", 4)
+
+
+@pytest.mark.parametrize("form", ["kernels", "dataset"])
+def test_export_reads_it(kernelrl: Callable[..., str], tmp_path: Path, form: str) -> None:
+    kernelrl("export", "runs/killed", "--as", form, "--output", "out")
+    assert any((tmp_path / "out").rglob("*.py" if form == "kernels" else "*.parquet"))

@@ -63,9 +63,10 @@ class PolicyOptions(policies.PolicyConfig):
     fail: str = ""
     lost: float = 0.0
     losses: tuple[str, ...] = ("importance_sampling", "ppo")
+    exports: bool = False
 
     def capabilities(self) -> PolicyCapabilities:
-        return PolicyCapabilities(frozenset(self.losses), deterministic=True)
+        return PolicyCapabilities(frozenset(self.losses), deterministic=True, exports=self.exports)
 
 
 class Policy(policies.TrainablePolicy):
@@ -111,6 +112,9 @@ class Policy(policies.TrainablePolicy):
     async def begin_from(self, state: Mapping[str, Any], directory: Path) -> None:
         await self.load(state, directory)
 
+    async def export(self, directory: Path) -> None:
+        (directory / "exported.json").write_text(json.dumps(self.weight))
+
     def _fail(self, where: str) -> None:
         if self.options.fail == where:
             raise RuntimeError(f"planted in {where}")
@@ -120,15 +124,21 @@ class Policy(policies.TrainablePolicy):
 class EvaluatorOptions(evaluators.EvaluatorConfig):
     padding: int = 0
     untimed: bool = False
+    capacity: int = 64
+    delay_s: float = 0.0
+    log: Path | None = None
+    """File that gets the hash of every evaluated source."""
 
 
 class Evaluator(evaluators.Evaluator):
-    capacity = 64
-
     def __init__(self, options: EvaluatorOptions) -> None:
-        self.options = options
+        self.options, self.capacity = options, options.capacity
 
     async def evaluate(self, request: EvaluationRequest) -> Evaluation:
+        await asyncio.sleep(self.options.delay_s)
+        if self.options.log is not None:
+            with self.options.log.open("a") as stream:
+                stream.write(f"{request.source_sha256}\n")
         right = re.search("return 'right'", request.source) is not None
         return Evaluation(
             outcome=Outcome.CORRECT if right else Outcome.INCORRECT,

@@ -166,6 +166,40 @@ def test_a_model_trains_saves_and_resumes(
     asyncio.run(work())
 
 
+@pytest.mark.parametrize("lora_rank", [None, 4])
+def test_transformers_and_peft_load_an_export_with_the_trained_weights(
+    make_context, model_dir, sampling, make_update, loss, optimizer, tmp_path, lora_rank
+) -> None:
+    peft = pytest.importorskip("peft")
+
+    async def trained() -> tuple[TrainingSample, list[float]]:
+        policy = await started(make_context(), model_dir, lora_rank=lora_rank)
+        prompt = policy.render(MESSAGES)
+        reply = await policy.sample(prompt, sampling(1, max_tokens=12))
+        sample = TrainingSample("0", prompt.tokens, reply.tokens, reply.logprobs, 1.0)
+        step = make_update((sample,), denominator=10.0, loss=loss("ppo", 0.9, 5.0), optimizer=optimizer(5e-3, 1.0))
+        await policy.update(step)
+        await policy.export(tmp_path)
+        (logprobs,) = await policy.logprobs([sample], "current")
+        await policy.aclose()
+        return sample, list(logprobs)
+
+    sample, expected = asyncio.run(trained())
+    assert max(abs(new - old) for new, old in zip(expected, sample.sampler_logprobs, strict=True)) > 0.01
+    if lora_rank:
+        net = transformers.AutoModelForCausalLM.from_pretrained(model_dir)
+        net = peft.PeftModel.from_pretrained(net, tmp_path)
+    else:
+        net = transformers.AutoModelForCausalLM.from_pretrained(tmp_path)
+        assert transformers.AutoTokenizer.from_pretrained(tmp_path).chat_template == TEMPLATE
+    tokens = torch.tensor([[*sample.prompt_tokens, *sample.tokens]])
+    with torch.no_grad():
+        scores = net(input_ids=tokens).logits[0].log_softmax(-1)
+    start = len(sample.prompt_tokens)
+    found = [float(scores[start + i - 1, token]) for i, token in enumerate(sample.tokens)]
+    torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
+
+
 def test_a_warm_start_is_possible_and_cached(make_context, model_dir, bundled) -> None:
     async def work() -> None:
         given = [

@@ -120,7 +120,7 @@ class TorchConfig(PolicyConfig):
             streams=True,
             logprobs=True,
             reference=True,
-            exports=self.model is None or self.lora_rank is not None,
+            exports=True,
         )
 
     def context_limit(self) -> int | None:

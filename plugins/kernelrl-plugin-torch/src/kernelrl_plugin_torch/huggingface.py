@@ -142,6 +142,13 @@ class HuggingFaceModel:
     def save_extras(self, directory: Path) -> None:
         """Do nothing: the tokenizer and the frozen weights are loaded from the model's directory or the hub."""
 
+    def write(self, directory: Path) -> None:
+        """Write the model with its tokenizer, or only its adapters, into an existing directory."""
+        module: Any = self.module
+        module.save_pretrained(directory)
+        if not self._adapted:
+            self._tokenizer.save_pretrained(directory)
+
 
 class _Decoder:
     """A decoder whose rows start together; the cache grows by one position per step."""

@@ -300,23 +300,17 @@ class TorchPolicy(TrainablePolicy):
         return await self._do(work)
 
     async def export(self, directory: Path) -> None:
-        """Write the files that a server needs to an existing directory: a model from scratch completely, of a Hugging
-        Face model the LoRA adapters in PEFT's format.
+        """Write the model into an existing directory: a model from scratch in the format of this plugin, a Hugging Face
+        model with its tokenizer for `from_pretrained`, of one with LoRA only the adapters in PEFT's format."""
+        model: Any = _present(self._model)
 
-        Raises:
-            UsageError: a Hugging Face model without adapters.
-        """
-        model = _present(self._model)
-        if isinstance(model, ScratchModel):
-            scratch = model
-            await self._do(lambda: write_model(scratch, directory))
-        elif self._options.lora_rank is not None:
-            adapted: Any = model.module
-            await self._do(lambda: adapted.save_pretrained(directory))
-        else:
-            raise UsageError(
-                "a Hugging Face model can be exported only with adapters", fix="set policy.lora_rank to train adapters"
-            )
+        def work() -> None:
+            if isinstance(model, ScratchModel):
+                write_model(model, directory)
+            else:
+                model.write(directory)
+
+        await self._do(work)
 
     async def load(self, state: Mapping[str, Any], directory: Path) -> None:
         await self._do(lambda: self._restore(state, directory, optimizer=True))

@@ -1,0 +1,277 @@
+"""Existing kernels, evaluated without a policy: `kernelrl eval RECIPE --kernels PATH`.
+
+| PATH | kernels |
+|---|---|
+| a file of `kernelrl eval --output` | every turn |
+| a run directory | every turn of its last held-out evaluation |
+| a directory of KernelBench's `runs` | `level_L_problem_P_sample_S_kernel.py` |
+| another folder | `TASK.py`; TASK is the id of a task as a path, the last part of its id, or its name |
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import attrs
+
+from kernelrl_core.environment.environment import Environment
+from kernelrl_core.environment.scoring import lost_turn
+from kernelrl_core.errors import InfrastructureError, LookupFailed, StorageError, UsageError, suggestion
+from kernelrl_core.heldout.kernelbench_names import parse_kernel_file, task_place
+from kernelrl_core.interfaces.tasks import TaskSource
+from kernelrl_core.prompts.extraction import extract_file
+from kernelrl_core.rollout.episode import Recorder, is_verified
+from kernelrl_core.runs.results import find_results, last_rows
+from kernelrl_core.sources.kernel_files import read_kernel
+from kernelrl_core.tasks.selection import listed
+from kernelrl_core.types import Episode, Extraction, Group, Prompt, Reply, SampleId, Task, Turn, sha256_text
+from kernelrl_core.types.serialization import from_json
+
+__all__ = ["ExistingKernel", "ExistingKernels", "evaluate_existing", "read_existing"]
+
+_NAMED = 5
+"""Files that an error names."""
+
+
+@attrs.frozen
+class ExistingKernel:
+    """A kernel to evaluate."""
+
+    id: SampleId
+    """Place in the evaluation; `task_index` is an index of `ExistingKernels.tasks`."""
+    text: str
+    """Python source or saved reply."""
+    extraction: Extraction | None = None
+    """Reason why an earlier evaluation found no candidate in a reply; None: the candidate is extracted from `text`."""
+
+
+@attrs.frozen
+class ExistingKernels:
+    """Kernels with their tasks."""
+
+    tasks: tuple[Task, ...]
+    """Tasks that have a kernel, in the order of the task source."""
+    kernels: tuple[ExistingKernel, ...]
+    """Ordered by task, sample and turn."""
+    notes: tuple[str, ...] = ()
+    """A line for each reason why kernels or tasks are excluded."""
+
+    @property
+    def splits(self) -> str:
+        """Names of the tasks' splits."""
+        return ", ".join(dict.fromkeys(task.split for task in self.tasks))
+
+    @property
+    def samples(self) -> int:
+        """Largest number of samples of a task."""
+        samples = {(kernel.id.task_index, kernel.id.attempt) for kernel in self.kernels}
+        return max(Counter(index for index, _ in samples).values())
+
+    @property
+    def sha256(self) -> str:
+        """Hash of the kernels and their tasks."""
+        lines = [f"{k.id} {self.tasks[k.id.task_index].sha256} {sha256_text(k.text)}" for k in self.kernels]
+        return sha256_text("\n".join(lines))
+
+
+@attrs.frozen
+class _Found:
+    """A kernel that is not assigned to a split yet."""
+
+    task: Task
+    sample: int
+    turn: int
+    text: str
+    extraction: Extraction | None = None
+
+
+def read_existing(name: str, source: TaskSource, split: str | None) -> ExistingKernels:
+    """The kernels at a path, or of the run with a name below `./runs`.
+
+    Args:
+        source: the tasks of the recipe.
+        split: only the kernels for tasks of this split. None: those of all splits.
+
+    Raises:
+        UsageError: there is no kernel, a file fits no task, or two fit one.
+        KernelRLError: the task source failed, or a journal is damaged.
+    """
+    by_split = {one: listed(source, one) for one in ([split] if split is not None else []) or source.splits()}
+    tasks = [task for one in source.splits() for task in listed(source, one)]
+    notes: list[str] = []
+    path = Path(name)
+    if not path.exists() and not (Path("runs") / name).exists():
+        raise UsageError(f"--kernels {name}: no such directory, file or run")
+    if path.is_dir() and not (path / "recipe.yaml").is_file():
+        found = list(_of_folder(path, tasks))
+    else:
+        found = list(_of_rows(name, tasks, notes))
+    chosen = [task for tasks in by_split.values() for task in tasks]
+    return _arranged(name, found, chosen, notes, split)
+
+
+def _arranged(
+    name: str, found: Sequence[_Found], tasks: Sequence[Task], notes: list[str], split: str | None
+) -> ExistingKernels:
+    by_task: dict[str, list[_Found]] = defaultdict(list)
+    for one in found:
+        by_task[one.task.id].append(one)
+    chosen = [task for task in tasks if task.id in by_task]
+    if not chosen:
+        where = f"of split {split!r}" if split is not None else "of the recipe"
+        raise UsageError(f"--kernels {name}: no kernel is for a task {where}", fix="choose another recipe or --split")
+    if others := len(by_task) - len(chosen):
+        notes.append(f"{others} tasks with kernels are not in split {split!r}")
+    if split is not None and (lacking := len(tasks) - len(chosen)):
+        notes.append(f"{lacking} of {len(tasks)} tasks of split {split!r} have no kernel and do not count")
+    kernels = [
+        ExistingKernel(SampleId(0, index, one.sample, one.turn), one.text, one.extraction)
+        for index, task in enumerate(chosen)
+        for one in sorted(by_task[task.id], key=lambda one: (one.sample, one.turn))
+    ]
+    return ExistingKernels(tuple(chosen), tuple(kernels), tuple(notes))
+
+
+# --- sources of kernels -------------------------------------------------------------------------------------------
+
+
+def _of_folder(folder: Path, tasks: Sequence[Task]) -> Iterator[_Found]:
+    files = sorted(path for path in folder.rglob("*.py") if path.is_file() and path.name[0] not in "._")
+    if not files:
+        raise UsageError(f"--kernels {folder}: the directory has no file *.py")
+    places = {place: task for task in tasks if (place := task_place(task.id, task.level)) is not None}
+    names = _names(tasks)
+    strangers: list[str] = []
+    taken: dict[tuple[str, int], Path] = {}
+    for path in files:
+        kernel = parse_kernel_file(path.name)
+        if kernel is not None:
+            task = places.get((kernel.level, kernel.number))
+            fitting = [task] if task is not None else []
+        else:
+            inside = path.relative_to(folder).with_suffix("").as_posix()
+            fitting = names.get(inside) or names.get(path.stem) or []
+        if not fitting:
+            strangers.append(str(path))
+            continue
+        if len(fitting) > 1:
+            raise UsageError(
+                f"{path} fits {len(fitting)} tasks: {', '.join(task.id for task in fitting[:_NAMED])}",
+                fix=f"name it by the id of its task: {folder / fitting[0].id}.py",
+            )
+        of = (fitting[0].id, kernel.sample if kernel is not None else 0)
+        if (other := taken.setdefault(of, path)) != path:
+            raise UsageError(f"{path} and {other} are both for task {of[0]}", fix="remove one of them")
+        yield _Found(fitting[0], of[1], 0, read_kernel(str(path)))
+    if strangers:
+        _refuse_strangers(folder, strangers, names, places)
+
+
+def _names(tasks: Sequence[Task]) -> dict[str, list[Task]]:
+    """Name of a kernel file without suffix -> its possible tasks."""
+    found: dict[str, list[Task]] = defaultdict(list)
+    for task in tasks:
+        for name in dict.fromkeys((task.id, task.id.rpartition("/")[2], task.name)):
+            if name:
+                found[name].append(task)
+    return found
+
+
+def _refuse_strangers(
+    folder: Path, files: Sequence[str], names: Mapping[str, Sequence[Task]], places: Mapping[tuple[int, int], Task]
+) -> None:
+    first = Path(files[0])
+    if kernel := parse_kernel_file(first.name):
+        levels = sorted({level for level, _ in places})
+        has = f"it has levels {', '.join(map(str, levels))}" if levels else "its tasks are not numbered"
+        hint = f"the recipe has no task {kernel.number} of level {kernel.level}; {has}"
+    else:
+        hint = suggestion(first.stem, names)
+    more = f", as do {len(files) - 1} others" if len(files) > 1 else ""
+    raise LookupFailed(
+        f"{first} fits no task{more}; {hint}",
+        fix="choose a recipe with that task, or rename the file to TASK.py (kernelrl tasks list)",
+    )
+
+
+def _of_rows(name: str, tasks: Sequence[Task], notes: list[str]) -> Iterator[_Found]:
+    known = {task.id: task for task in tasks}
+    unknown: set[str] = set()
+    changed: set[str] = set()
+    masked = 0
+    for row in last_rows(find_results(name)):
+        task = known.get(row["task_id"])
+        extraction = row["extraction"]
+        candidate = extraction["candidate"]
+        if task is None:
+            unknown.add(row["task_id"])
+        elif candidate is None and row["outcome"] == "infra_error":
+            masked += 1
+        else:
+            changed |= {task.id} if task.sha256 != row["task_sha256"] else set()
+            text = row["reply"]["text"] if candidate is None else candidate["source"]
+            reason = from_json(Extraction, extraction) if candidate is None else None
+            yield _Found(task, row["attempt"], row["turn"], text, reason)
+    for count, line in (
+        (len(unknown), "tasks of the earlier result are not in the recipe, and do not count"),
+        (len(changed), "tasks differ from those of the earlier result; the tasks of the recipe apply"),
+        (masked, "turns were lost to infrastructure errors before they had a kernel, and do not count"),
+    ):
+        if count:
+            notes.append(f"{count} {line}")
+
+
+# --- evaluation ---------------------------------------------------------------------------------------------------
+
+
+async def evaluate_existing(
+    existing: ExistingKernels, environment: Environment, recorder: Recorder, finished: Mapping[SampleId, Turn]
+) -> list[Group]:
+    """Evaluate and score the kernels as the replies of a policy: the groups of all tasks.
+
+    Args:
+        finished: turns of an interrupted evaluation, which are not evaluated again.
+
+    Raises:
+        StorageError: a turn cannot be recorded.
+        KernelRLError: a plugin failed, or a task is unusable.
+    """
+    turns = {kernel.id: finished[kernel.id] for kernel in existing.kernels if kernel.id in finished}
+    waiting = iter([kernel for kernel in existing.kernels if kernel.id not in turns])
+
+    async def work() -> None:
+        for kernel in waiting:
+            turn = await _evaluated(kernel, existing.tasks[kernel.id.task_index], environment)
+            await recorder.record("eval", turn)
+            turns[kernel.id] = turn
+
+    # Twice the capacity, so that the next candidates are checked while the evaluator works. More at once would leave
+    # more evaluations unrecorded when the process is killed.
+    async with asyncio.TaskGroup() as workers:
+        for _ in range(2 * environment.evaluator.capacity):
+            workers.create_task(work())
+    episodes: dict[int, dict[int, list[Turn]]] = defaultdict(lambda: defaultdict(list))
+    for where in sorted(turns):
+        episodes[where.task_index][where.attempt].append(turns[where])
+    return [
+        Group(task, tuple(Episode(tuple(episode)) for episode in episodes[index].values()))
+        for index, task in enumerate(existing.tasks)
+    ]
+
+
+async def _evaluated(kernel: ExistingKernel, task: Task, environment: Environment) -> Turn:
+    prompt, reply = Prompt((), ()), Reply(kernel.text, (), (), "stop")
+    extraction = kernel.extraction
+    if extraction is None:
+        backend, fences = environment.recipe.backend.use, environment.evaluator.backend.facts.fences
+        extraction = await asyncio.to_thread(extract_file, kernel.text, fences=fences, backend=backend)
+    try:
+        turn = await environment.evaluate_extraction(kernel.id, task, prompt, reply, extraction, seconds={})
+        return await environment.verify(turn) if is_verified(turn, environment.recipe, "eval") else turn
+    except StorageError:
+        raise
+    except InfrastructureError as error:
+        return lost_turn(kernel.id, task, prompt, error, reply=reply)

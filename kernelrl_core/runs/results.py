@@ -1,0 +1,111 @@
+"""Rows of finished turns, from a run directory or from a file of `kernelrl eval --output`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import attrs
+
+from kernelrl_core.errors import UsageError
+from kernelrl_core.runs.directory import RunDir, find_run
+
+__all__ = ["Results", "find_results", "last_rows"]
+
+Purpose = Literal["train", "eval"]
+_JOURNALS: dict[Purpose, str] = {"train": "samples", "eval": "eval_samples"}
+
+
+@attrs.frozen
+class Results:
+    """A run, or a file of `kernelrl eval --output`."""
+
+    path: Path
+    run: RunDir | None = None
+    """The run; None: `path` is a file."""
+
+    @property
+    def name(self) -> str:
+        """Name of the run, or of the file without its suffix."""
+        return self.path.name if self.run is not None else self.path.stem
+
+    def rows(self, purpose: Purpose) -> Iterator[dict[str, Any]]:
+        """The rows of training turns or of turns of held-out evaluations, each once.
+
+        A turn that was retried has several rows in a journal, of which the last one counts.
+
+        Raises:
+            UsageError: the file is no result of `kernelrl eval`.
+            KernelRLError: a journal cannot be read, or a line before the last is damaged.
+        """
+        if self.run is None:
+            yield from self.document()["rows"] if purpose == "eval" else ()
+            return
+        journal = _JOURNALS[purpose]
+        last = {row["sample"]: number for number, row in enumerate(self.run.each_row(journal))}
+        for number, row in enumerate(self.run.each_row(journal)):
+            # Of a run that continues meanwhile, later rows are not in the first pass.
+            if last.get(row["sample"]) == number:
+                yield row
+
+    def provenance(self) -> dict[str, Any]:
+        """Versions, hardware and sources of the run or of the evaluation."""
+        found: dict[str, Any] = self.run.provenance() if self.run is not None else self.document().get("provenance", {})
+        return found
+
+    def document(self) -> dict[str, Any]:
+        """Content of a file of `kernelrl eval --output`.
+
+        Raises:
+            UsageError: it is none.
+        """
+        fix = "name a file that kernelrl eval --output has written, or a run directory"
+        try:
+            found = json.loads(self.path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise UsageError(f"{self.path}: cannot be read: {error.strerror}", fix=fix) from error
+        except ValueError:
+            raise UsageError(f"{self.path}: not JSON", fix=fix) from None
+        if isinstance(found, dict) and "evaluations" in found:
+            raise UsageError(
+                f"{self.path}: it has the evaluations of several checkpoints",
+                fix="kernelrl eval RUN --checkpoint C --output FILE for one of them",
+            )
+        rows = found.get("rows") if isinstance(found, dict) else None
+        if not isinstance(rows, list) or not all(isinstance(row, dict) and "sample" in row for row in rows):
+            raise UsageError(f"{self.path}: not a result of kernelrl eval: it has no rows of samples", fix=fix)
+        document: dict[str, Any] = found
+        return document
+
+
+def find_results(name: str) -> Results:
+    """The results at a path, or of the run with a name below `./runs`.
+
+    Raises:
+        LookupFailed: there are none; the message names the nearest run.
+        UsageError: the recipe of the run is missing.
+    """
+    path = Path(name)
+    if path.is_file():
+        return Results(path)
+    run = find_run(name)
+    return Results(run.path, run)
+
+
+def last_rows(results: Results) -> list[dict[str, Any]]:
+    """The rows of the last held-out evaluation, ordered by sample.
+
+    Raises:
+        UsageError: there is none.
+        KernelRLError: the journal is damaged.
+    """
+    rows = list(results.rows("eval"))
+    if not rows:
+        label = f"run {results.path}" if results.run is not None else str(results.path)
+        fix = f"kernelrl eval {results.path} --output FILE, then name FILE" if results.run is not None else ""
+        raise UsageError(f"{label} has no held-out evaluation", fix=fix)
+    last = max(row["step"] for row in rows)
+    chosen = [row for row in rows if row["step"] == last]
+    return sorted(chosen, key=lambda row: (row["task_index"], row["attempt"], row["turn"]))
