@@ -44,7 +44,7 @@ class EvaluationSettings:
     timeout_s: float = attrs.field(default=60.0, validator=attrs.validators.gt(0))
     """Wall-clock limit in seconds, from the start of loading to the last trial."""
     build_timeout_s: float = attrs.field(default=120.0, validator=attrs.validators.gt(0))
-    """Wall-clock limit for compiling, in seconds."""
+    """Limit of processor time for compiling, in seconds. Wall-clock time is limited to four times that."""
     build_memory_mib: int = attrs.field(default=8192, validator=attrs.validators.ge(256))
     """Host memory limit of each compiler process, in MiB."""
     memory_mib: int = attrs.field(default=4096, validator=attrs.validators.ge(64))

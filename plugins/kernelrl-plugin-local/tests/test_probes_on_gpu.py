@@ -1,4 +1,4 @@
-"""On a GPU: what a call changes and shares, harsher inputs, and windows that are watched."""
+"""On a GPU: what a call changes and shares, harder inputs, and windows of calls."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_a_shortcut_that_ordinary_inputs_allow_is_suspect(bench: Any, timing: bo
     assert (found.outcome, "stress" in suspect_rules(found)) == (Outcome.CORRECT, True)
 
 
-def test_harsher_inputs_leave_large_honest_kernels_alone(bench: Any) -> None:
+def test_harder_inputs_leave_large_honest_kernels_alone(bench: Any) -> None:
     """Inputs of 1 GiB together."""
     reference = module("return torch.relu(x) * 2.0 + z")
     found = judged(bench, reference, reference, "torch.randn(131072, 1024), torch.randn(131072, 1024)", timing=True)
