@@ -1,1 +1,1 @@
-"""Keeps untrusted processes apart: namespaces, system calls, control groups, limits, CPU cores."""
+"""Keeps untrusted processes apart: namespaces, system calls, limits, forks, freezing."""
