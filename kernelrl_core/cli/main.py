@@ -30,7 +30,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "recipes": ("kernelrl_core.cli.recipes", "List, show and copy recipes."),
     "tasks": ("kernelrl_core.cli.tasks", "List, show and audit tasks."),
     "runs": ("kernelrl_core.cli.runs", "List runs, show one, review its suspect samples."),
-    "status": ("kernelrl_core.cli.status", "Show the state and progress of a run."),
+    "status": ("kernelrl_core.cli.status", "Show the state of a run, or list the active runs."),
+    "watch": ("kernelrl_core.cli.watch", "Show a run live: curves, rates, findings, cost."),
     "logs": ("kernelrl_core.cli.logs", "Print the log of a run."),
     "doctor": ("kernelrl_core.cli.doctor", "Check the prerequisites of this machine."),
 }

@@ -19,13 +19,13 @@ def command() -> None:
 def list_command(as_json: bool) -> None:
     """List the runs below ./runs, oldest first, with state, progress and share of correct kernels."""
     from kernelrl_core.errors import KernelRLError
-    from kernelrl_core.runs.directory import list_runs
+    from kernelrl_core.runs.directory import find_run, list_runs
     from kernelrl_core.runs.summary import summary
 
     found = []
     for run in list_runs():
         try:
-            found.append({**summary(run), "damage": None})
+            found.append({**summary(find_run(str(run.path))), "damage": None})
         except KernelRLError as error:
             found.append({"run": str(run.path), "state": run.state()[0], "damage": error.message})
     if as_json:

@@ -6,7 +6,6 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kernelrl_core.errors import UsageError
 from kernelrl_core.monitoring.progress import progress_text
 from kernelrl_core.monitoring.timeline import KINDS, shares_text
 from kernelrl_core.recipe.schema import Recipe
@@ -22,8 +21,6 @@ def summary(run: RunDir) -> dict[str, Any]:
     `first_*` and `last_*` are means over the first and the last 3 steps, or fewer if these would overlap.
     """
     state, error = run.state()
-    if not (run.path / "recipe.yaml").is_file():
-        raise UsageError(f"run {run.path} has no recipe.yaml", fix="restore it from a copy of the run")
     rows = run.rows("metrics")
     window = _window(len(rows))
     first, last = rows[:window], rows[-window:]
