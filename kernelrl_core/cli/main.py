@@ -32,6 +32,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "runs": ("kernelrl_core.cli.runs", "List runs, show one, review its suspect samples."),
     "status": ("kernelrl_core.cli.status", "Show the state of a run, or list the active runs."),
     "watch": ("kernelrl_core.cli.watch", "Show a run live: curves, rates, findings, cost."),
+    "stop": ("kernelrl_core.cli.stop", "Stop active runs."),
     "logs": ("kernelrl_core.cli.logs", "Print the log of a run."),
     "doctor": ("kernelrl_core.cli.doctor", "Check the prerequisites of this machine."),
 }

@@ -123,11 +123,7 @@ def _now(observer: RunObserver, width: int) -> list[Text]:
     if facts is None or observer.state == "finished":
         return []
     if observer.state != "running":
-        return [
-            Text.assemble(
-                _label("ended in"), printable(progress_text({**facts, "samples_per_s": None, "left_s": None}))
-            )
-        ]
+        return [Text.assemble(_label("ended in"), printable(progress_text(facts, ended=True)))]
     if facts["samples_at_most"] is None:
         return [Text.assemble(_label("now"), printable(progress_text(facts)))]
     rates = [f"{facts['correct'] / facts['samples']:.0%} correct"] if facts["samples"] else []
@@ -219,8 +215,8 @@ def _slowest(observer: RunObserver) -> list[Text]:
     lines = []
     for slow in observer.slowest[:5]:
         parts = ", ".join(f"{names[key]} {_duration(value)}" for key, value in slow.parts.items() if value >= 0.05)
-        told = f"{_duration(slow.seconds):>8}  {slow.task_id}  sample {slow.sample}  {slow.outcome}"
-        lines.append(Text(printable(f"{told}  ({parts})" if parts else told)))
+        line = f"{_duration(slow.seconds):>8}  {slow.task_id}  sample {slow.sample}  {slow.outcome}"
+        lines.append(Text(printable(f"{line}  ({parts})" if parts else line)))
     return lines
 
 

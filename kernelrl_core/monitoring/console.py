@@ -40,6 +40,8 @@ class Console:
         self._console = RichConsole(file=sys.stderr, highlight=False, emoji=False, soft_wrap=True)
         self._bar: ProgressBar | None = None
         self._now, self._save = Progress("start"), save
+        self.stopping = False
+        """Whether the run stops after its current step."""
         self._printed = time.monotonic()
 
     def say(self, text: str) -> None:
@@ -71,8 +73,8 @@ class Console:
                 self.show(line)
 
     def progress(self) -> Mapping[str, Any]:
-        """Facts of the progress; see `Progress.facts`."""
-        return self._now.facts()
+        """Facts of the progress: `Progress.facts`, and `stopping`."""
+        return {**self._now.facts(), "stopping": self.stopping}
 
     def handle(self, event: Event) -> None:
         """Print an event of the run."""

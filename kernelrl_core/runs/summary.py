@@ -111,7 +111,7 @@ def tested_parts(run: RunDir, recipe: Recipe) -> list[tuple[str, str, str]]:
 def _stopped_in(run: RunDir) -> str | None:
     """The phase in which an unfinished run ended, in words."""
     facts = run.progress()
-    return None if facts is None else progress_text({**facts, "samples_per_s": None, "left_s": None})
+    return None if facts is None else progress_text(facts, ended=True)
 
 
 def _before(row: Mapping[str, Any]) -> float:

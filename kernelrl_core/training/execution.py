@@ -170,6 +170,8 @@ class _Interrupts:
     def _interrupted(self) -> None:
         self._count += 1
         if self._count == 1 and not self._starting:
+            self._console.stopping = True
+            self._run.set_progress(self._console.progress())
             self._console.say("finishing this step, then saving; interrupt again to stop immediately")
         elif self._task is not None:
             self._task.cancel()
