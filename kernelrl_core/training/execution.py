@@ -50,7 +50,7 @@ def execute_run(run: RunDir, recipe: Recipe, resolved: Mapping[str, Any], regist
     Raises:
         KernelRLError: the run failed. The error is recorded in the run's state; the run can be resumed.
     """
-    console = Console(run.set_progress)
+    console = Console(run.set_progress, run.path / "logs.log")
     with _log_to(run.path / "logs.log", console):
         try:
             run.set_state("running")
