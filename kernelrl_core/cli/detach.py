@@ -17,6 +17,7 @@ from typing import NoReturn
 
 import click
 
+from kernelrl_core.cli.output import print_json, print_result
 from kernelrl_core.errors import ExitCode
 from kernelrl_core.runs.directory import RunDir
 
@@ -104,16 +105,12 @@ def _launch(child: int, outputs: dict[int, int], control: int, *, as_json: bool)
     ):
         click.echo(f"  {line}", err=as_json)
     if as_json:
-        from kernelrl_core.cli.output import print_json
-
         print_json({"run": str(run.path), "pid": child})
     raise click.exceptions.Exit(ExitCode.OK)
 
 
 def _show_end(run: RunDir, status: int, *, as_json: bool) -> NoReturn:
     """Print the result or the error of a run that ended before it was detached, and exit."""
-    from kernelrl_core.cli.resume import print_result
-
     if not status:
         print_result(run, as_json=as_json)
     else:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kernelrl_core.cli.output import print_json, print_lines, table
+from kernelrl_core.cli.output import print_result
 
 if TYPE_CHECKING:
     from kernelrl_core.cli.detach import Detached
@@ -103,14 +103,3 @@ def execute(run: RunDir, loaded: LoadedRecipe, detached: Detached | None) -> Exi
     if detached is not None:
         detached.begin(run)
     return execute_run(run, loaded.recipe, loaded.resolved, registry())
-
-
-def print_result(run: RunDir, *, as_json: bool) -> None:
-    """Print the result of a run on stdout."""
-    from kernelrl_core.runs.summary import result_rows, summary
-
-    facts = summary(run)
-    if as_json:
-        print_json(facts)
-    else:
-        print_lines(table(result_rows(facts)))

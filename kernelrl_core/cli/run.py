@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kernelrl_core.cli.output import print_json, print_lines, table
+from kernelrl_core.cli.output import print_json, print_lines, print_result, table
 
 if TYPE_CHECKING:
     from kernelrl_core.planning.load import LoadedRecipe
@@ -87,7 +87,7 @@ def command(
         return
 
     from kernelrl_core.cli.detach import detach as detach_now
-    from kernelrl_core.cli.resume import continue_run, execute, print_result, train_on
+    from kernelrl_core.cli.resume import continue_run, execute, train_on
     from kernelrl_core.planning.plan import preflight
     from kernelrl_core.runs.directory import RunDir, default_name, find_run
     from kernelrl_core.runs.provenance import provenance
