@@ -33,7 +33,7 @@ from kernelrl_core.runs.directory import RunDir
 from kernelrl_core.runs.journal import Journal
 
 SAMPLES = 10_000
-PER_STEP = 96
+PER_STEP = 128
 """Samples of a step of the quickstart."""
 STEP_S = 4.0
 """Seconds of a step, as the quickstart needs on an idle machine."""
@@ -76,7 +76,7 @@ class Writer:
             "samples": done,
             "correct": done // 2,
         }
-        facts |= {"samples_at_most": PER_STEP, "seconds": 2.0, "samples_per_s": 24.0, "left_s": 1.0, "stopping": False}
+        facts |= {"samples_at_most": PER_STEP, "seconds": 2.0, "samples_per_s": 32.0, "left_s": 1.0, "stopping": False}
         self._run.set_progress(facts)
 
     def close(self) -> None:
