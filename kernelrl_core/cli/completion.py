@@ -32,7 +32,7 @@ def command(context: click.Context, shell: str) -> None:
 def complete_names(found: click.Command) -> click.Command:
     """Let the parameters of a command, and of its subcommands, complete names: those called run, recipe or plugin.
 
-    Goes by the name of the parameter, so that it holds for commands of plugins, too.
+    The name of the parameter decides, so that commands of plugins take part.
     """
     for parameter in found.params:
         list_names = _NAMES.get((parameter.name or "").removesuffix("s"))

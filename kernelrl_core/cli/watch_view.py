@@ -130,9 +130,9 @@ def _now(observer: RunObserver, width: int) -> list[Text]:
     rates += [f"{facts['samples_per_s']:.2g} samples/s"] if facts["samples_per_s"] is not None else []
     rates += [f"at most {_duration(facts['left_s'])} left"] if facts["left_s"] is not None else []
     share = facts["samples"] / facts["samples_at_most"] if facts["samples_at_most"] else None
-    counts = f"{facts['samples']} of at most {facts['samples_at_most']} samples"
-    lines = [_gauge("now", facts["phase"], share, f"{counts}; {'; '.join(rates)}".rstrip("; "), width)]
-    return [*lines, Text.assemble(_label(""), printable(facts["detail"]))] if facts["detail"] else lines
+    counts = f"{facts['samples']} of {facts['samples_at_most']} samples"
+    details = "; ".join(filter(None, [*rates, facts["detail"]]))
+    return [_gauge("now", facts["phase"], share, counts, width), Text.assemble(_label(""), printable(details))]
 
 
 def _cost(observer: RunObserver, recent: Sequence[Mapping[str, Any]], left: int | None, width: int) -> list[Text]:
@@ -149,11 +149,13 @@ def _cost(observer: RunObserver, recent: Sequence[Mapping[str, Any]], left: int 
     if (per_step := _mean(recent, "cost/usd")) is not None:
         facts.append(f"{_usd(per_step)} per step")
         if left and observer.state == "running":
-            facts.append(f"about {_usd(spent + per_step * left)} at the end")
+            facts.append(f"{_usd(spent + per_step * left)} at the end")
     if budget is None:
         return [Text.assemble(_label("cost"), "; ".join([f"{_usd(spent)}, no budget", *facts]))]
     return [
-        _gauge("cost", f"{_usd(spent)} of {_usd(budget)}", spent / budget if budget else None, "; ".join(facts), width)
+        _gauge(
+            "cost", f"{_amount(spent)} of {_usd(budget)}", spent / budget if budget else None, "; ".join(facts), width
+        )
     ]
 
 
@@ -215,17 +217,16 @@ def _slowest(observer: RunObserver) -> list[Text]:
     lines = []
     for slow in observer.slowest[:5]:
         parts = ", ".join(f"{names[key]} {_duration(value)}" for key, value in slow.parts.items() if value >= 0.05)
-        line = f"{_duration(slow.seconds):>8}  {slow.task_id}  sample {slow.sample}  {slow.outcome}"
+        line = f"{_duration(slow.seconds):>8}  {slow.task_id}  {slow.sample}  {slow.outcome}"
         lines.append(Text(printable(f"{line}  ({parts})" if parts else line)))
     return lines
 
 
-def _gauge(label: str, value: str, share: float | None, facts: str, width: int, columns: int = 22) -> Text:
+def _gauge(label: str, value: str, share: float | None, facts: str, width: int, columns: int = 20) -> Text:
     """A line with label, value, bar and facts."""
-    drawn = bar(share, max(min(30, width - 70), 10)) if share is not None else ""
-    return Text.assemble(
-        _label(label), f"{printable(value):<{columns}}", " ", (drawn, "green"), "  " if drawn else "", facts
-    )
+    drawn = bar(share, max(min(30, width - 82), 10)) if share is not None else ""
+    end = f"  {facts}" if drawn and facts else facts
+    return Text.assemble(_label(label), f"{printable(value):<{columns}}", " ", (drawn, "green"), end)
 
 
 def bar(share: float, columns: int) -> str:
@@ -266,5 +267,9 @@ def _duration(seconds: float) -> str:
     return f"{seconds / 3600:.1f} h"
 
 
-def _usd(amount: float) -> str:
-    return f"{amount:,.2f} USD" if amount >= 1 else f"{amount:.4f} USD"
+def _amount(usd: float) -> str:
+    return f"{usd:,.2f}" if usd >= 1 else f"{usd:.3f}"
+
+
+def _usd(usd: float) -> str:
+    return f"{_amount(usd)} USD"

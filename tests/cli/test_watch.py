@@ -85,7 +85,7 @@ def test_the_view_of_a_finished_run_has_every_section(kernelrl: Kernelrl) -> Non
     assert shown.returncode == 0
     assert re.search(r"^run +runs/a\nstate +finished$", shown.stdout, re.M)
     assert re.search(r"^steps +3 of 3 +█+  [\d.]+ s per step$", shown.stdout, re.M)
-    assert re.search(r"^cost +0\.00\d\d USD of 1\.00 USD ░+  0\.00\d\d USD per step", shown.stdout, re.M)
+    assert re.search(r"^cost +0\.00\d of 1\.00 USD +░+  0\.00\d USD per step", shown.stdout, re.M)
     for line in ("reward", "correct", "where the seconds are spent", "slowest evaluations"):
         assert f"\n{line}" in shown.stdout
 
