@@ -42,8 +42,10 @@ class Detached:
         sys.stderr.flush()
         log = os.open(run.path / "logs.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
         os.write(self._control, os.fsencode(run.path))
-        for number in (self._control, 1, 2):
-            os.dup2(log, number, inheritable=number in (1, 2))
+        for output in (1, 2):
+            os.dup2(log, output)
+        for descriptor in (log, self._control):
+            os.close(descriptor)
 
 
 def detach(*, as_json: bool) -> Detached:

@@ -96,6 +96,8 @@ def _print(observer: RunObserver, console: Console) -> None:
 
 def _write_svg(observer: RunObserver, path: str) -> None:
     import io
+    import re
+    from pathlib import Path
 
     from rich.console import Console
 
@@ -104,7 +106,10 @@ def _write_svg(observer: RunObserver, path: str) -> None:
 
     console = Console(record=True, width=WIDTH, file=io.StringIO(), color_system="truecolor", force_terminal=True)
     console.print(*view_lines(observer, WIDTH), sep="\n")
+    picture = console.export_svg(title=f"kernelrl watch {observer.run.name}", unique_id="watch")
+    # Without rich's fonts, which a browser would load from another server.
+    picture = re.sub(r" *@font-face \{.*?\}\n", "", picture, flags=re.DOTALL)
     try:
-        console.save_svg(path, title=f"kernelrl watch {observer.run.name}")
+        Path(path).write_text(picture, encoding="utf-8")
     except OSError as error:
         raise UsageError(f"--svg {path}: {error.strerror or error}") from None

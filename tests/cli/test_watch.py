@@ -137,6 +137,7 @@ def test_a_picture_has_the_lines_of_the_view(kernelrl: Kernelrl, former: Path, t
     picture = (tmp_path / "view.svg").read_text()
     assert picture.startswith("<svg")
     assert "slowest" in picture
+    assert re.findall(r"(?:url\(|href=)\W*(?!#)\w+:", picture) == []
     refused = kernelrl("watch", "former", "--svg", "none/view.svg")
     assert (refused.returncode, refused.stderr) == (2, "kernelrl: --svg none/view.svg: No such file or directory\n")
 
@@ -149,6 +150,20 @@ def test_the_view_writes_nothing_into_the_run(kernelrl: Kernelrl, former: Path) 
     for command in (("watch",), ("status",), ("logs",), ("runs", "show"), ("runs", "suspects")):
         assert kernelrl(*command, "former").returncode == 0
     assert files() == before
+
+
+def test_a_read_only_file_system_is_enough(former: Path, tmp_path: Path) -> None:
+    space = ["unshare", "--user", "--map-root-user", "--mount", "bash", "-ec"]
+    mount = f"mount --bind {former} {former}; mount -o remount,ro,bind {former}; ! touch {former}/x 2>/dev/null"
+    if shutil.which("unshare") is None or subprocess.run([*space, mount], capture_output=True).returncode:
+        pytest.skip("this process may not mount in a namespace")
+    program = f"{sys.executable} -c 'from kernelrl_core.cli.main import main; main()'"
+    commands = [
+        f"{program} {name} former" for name in ("watch", "status", "logs", "runs show", "runs suspects", "stop")
+    ]
+    done = subprocess.run([*space, "; ".join([mount, *commands])], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stderr.count("kernelrl: ")) == (0, 0), done.stderr
+    assert "runs/former: not active (killed)" in done.stdout
 
 
 @pytest.mark.parametrize("height", [6, 12, 24, 50])
