@@ -49,7 +49,7 @@ def command(run: str, once: bool, svg: str | None) -> None:
         console.print(*view_lines(observer, width), sep="\n")
         return
     try:
-        if console.is_terminal:
+        if console.is_terminal and not console.is_dumb_terminal:
             _show(observer, console)
         else:
             _print(observer, console)

@@ -142,7 +142,8 @@ def _cost(observer: RunObserver, recent: Sequence[Mapping[str, Any]], left: int 
         tokens = sum(row.get("cost/reply_tokens", 0.0) for row in rows)
         gpu_s = sum(row.get("cost/gpu_seconds", 0.0) for row in rows)
         if not rows:
-            return []
+            known = "" if budget is None else f"budget {_usd(budget)}; cost known after the first step"
+            return [Text.assemble(_label("cost"), known)] if known else []
         gpu = f"; {_duration(gpu_s)} of GPU time" if gpu_s else ""
         return [Text.assemble(_label("cost"), f"{tokens:,.0f} reply tokens{gpu}; nothing has a price")]
     facts = []

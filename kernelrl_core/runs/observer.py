@@ -12,7 +12,7 @@ from kernelrl_core.monitoring.alarms import Alarms
 from kernelrl_core.runs.directory import RunDir, State
 from kernelrl_core.runs.journal import RowReader
 from kernelrl_core.runs.review import is_suspect
-from kernelrl_core.sources.yaml import YamlProblem, parse
+from kernelrl_core.runs.summary import recipe_plan
 from kernelrl_core.types import Severity
 
 __all__ = ["RunObserver", "SlowEvaluation"]
@@ -46,7 +46,7 @@ class RunObserver:
 
     def __init__(self, run: RunDir) -> None:
         self.run = run
-        self.budget_usd, self.planned_steps = _plan(run)
+        self.budget_usd, self.planned_steps = recipe_plan(run)
         self.state: State = "killed"
         self.error = ""
         self.progress: Mapping[str, Any] | None = None
@@ -116,18 +116,3 @@ class RunObserver:
         if len(self.slowest) == _SLOWEST and slow.seconds <= self.slowest[-1].seconds:
             return
         self.slowest = sorted([*self.slowest, slow], key=lambda one: -one.seconds)[:_SLOWEST]
-
-
-def _plan(run: RunDir) -> tuple[float | None, int | None]:
-    """Budget in US dollars and number of steps from the recipe of a run, as far as it names them."""
-    try:
-        recipe = parse((run.path / "recipe.yaml").read_text(encoding="utf-8")).data
-    except (OSError, ValueError, YamlProblem):
-        return None, None
-    cost, train = (recipe.get(key) if isinstance(recipe, dict) else None for key in ("cost", "train"))
-    budget = cost.get("budget_usd") if isinstance(cost, dict) else None
-    steps = train.get("steps") if isinstance(train, dict) else None
-    return (
-        float(budget) if isinstance(budget, int | float) else None,
-        steps if isinstance(steps, int) else None,
-    )

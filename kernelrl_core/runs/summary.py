@@ -10,9 +10,10 @@ from kernelrl_core.monitoring.progress import progress_text
 from kernelrl_core.monitoring.timeline import KINDS, shares_text
 from kernelrl_core.recipe.schema import Recipe
 from kernelrl_core.runs.directory import RunDir
+from kernelrl_core.sources.yaml import YamlProblem, parse
 from kernelrl_core.types import BuildStatus, Outcome
 
-__all__ = ["result_rows", "summary", "tested_parts"]
+__all__ = ["recipe_plan", "result_rows", "summary", "tested_parts"]
 
 
 def summary(run: RunDir) -> dict[str, Any]:
@@ -29,7 +30,7 @@ def summary(run: RunDir) -> dict[str, Any]:
         "state": state,
         "error": error or None,
         "steps": len(rows),
-        "steps_total": round((rows[-1]["step"] + 1) / rows[-1]["progress/done_frac"]) if rows else None,
+        "steps_total": round((rows[-1]["step"] + 1) / rows[-1]["progress/done_frac"]) if rows else recipe_plan(run)[1],
         "first_correct_rate": _mean(first, "kernel/correct_rate"),
         "last_correct_rate": _mean(last, "kernel/correct_rate"),
         "first_reward": _mean(first, "reward/mean"),
@@ -49,6 +50,21 @@ def summary(run: RunDir) -> dict[str, Any]:
         "seconds_spent_on": {kind: sum(row.get(f"time/in_{kind}", 0.0) for row in rows) for kind in KINDS},
         "usd": next((row["cost/total_usd"] for row in reversed(rows) if "cost/total_usd" in row), None),
     }
+
+
+def recipe_plan(run: RunDir) -> tuple[float | None, int | None]:
+    """Budget in US dollars and number of steps from the recipe of a run, as far as it names them."""
+    try:
+        recipe = parse((run.path / "recipe.yaml").read_text(encoding="utf-8")).data
+    except (OSError, ValueError, YamlProblem):
+        return None, None
+    cost, train = (recipe.get(key) if isinstance(recipe, dict) else None for key in ("cost", "train"))
+    budget = cost.get("budget_usd") if isinstance(cost, dict) else None
+    steps = train.get("steps") if isinstance(train, dict) else None
+    return (
+        float(budget) if isinstance(budget, int | float) else None,
+        steps if isinstance(steps, int) else None,
+    )
 
 
 def result_rows(facts: Mapping[str, Any]) -> list[tuple[str, str]]:

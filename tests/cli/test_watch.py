@@ -179,6 +179,9 @@ def test_a_run_without_samples_shows_its_state(former: Path) -> None:
     for path in former.glob("*.jsonl"):
         path.write_text("")
     assert "0 of 3" in text(former)
+    assert "cost" not in text(former)
+    (former / "recipe.yaml").write_text("cost: {budget_usd: 2}\n")
+    assert re.search("^cost +budget 2.00 USD; cost known after the first step$", text(former), re.M)
     assert "slowest" not in text(former)
 
 
