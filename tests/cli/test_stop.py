@@ -95,10 +95,11 @@ def test_a_stopped_run_finishes_its_step(kernelrl: Any, active: Any, tmp_path: P
 
 
 def test_a_second_stop_changes_nothing(kernelrl: Any, active: Any, tmp_path: Path) -> None:
-    process = active("a", "policy.delay_s=1")
+    # Eight turns, so that the step lasts long after its first sample.
+    process = active("a", "policy.delay_s=0.8", "episode.turns=8")
     kernelrl("stop", "a")
-    progress = tmp_path / "runs/a/state.json"
-    while not json.loads(progress.read_text())["progress"]["stopping"]:
+    recorded = tmp_path / "runs/a/state.json"
+    while not json.loads(recorded.read_text()).get("progress", {}).get("stopping"):
         time.sleep(0.01)
     assert "stops after this step" in kernelrl("status", "a").stdout
     assert "already stops after its step" in kernelrl("stop", "a").stdout

@@ -91,14 +91,14 @@ def test_the_view_of_a_finished_run_has_every_section(kernelrl: Kernelrl) -> Non
 
 
 def test_the_lines_of_an_active_run_follow_it_to_its_end(kernelrl: Kernelrl, start: Any, tmp_path: Path) -> None:
-    process = start("run", "small.yaml", "--name", "a", "policy.delay_s=0.4")
+    process = start("run", "small.yaml", "--name", "a", "policy.delay_s=0.5", "train.steps=8")
     while not (tmp_path / "runs/a/samples.jsonl").exists():
         assert process.poll() is None, process.communicate()
         time.sleep(0.01)
     shown = kernelrl("watch", "a")
-    assert process.communicate()[1].count("step ") >= 3
+    assert process.communicate()[1].count("step ") >= 8
     assert shown.stdout.splitlines()[-1] == "state finished"
-    assert "\nstep 3/3  reward " in shown.stdout
+    assert "\nstep 8/8  reward " in shown.stdout
 
 
 def test_a_terminal_shows_the_view_and_ctrl_c_leaves_the_run_alone(start: Any, tmp_path: Path) -> None:
