@@ -129,7 +129,7 @@ def _rebuild(cls: type[KernelRLError], message: str, fix: str) -> KernelRLError:
     return cls(message, fix=fix)
 
 
-_MAX_NAMES = 20
+_MAX_NAMES = 30
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

@@ -6,7 +6,7 @@ import contextlib
 import importlib.util
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -105,9 +105,7 @@ def _machine_checks() -> Iterator[dict[str, Any]]:
         found = importlib.util.find_spec(module) is not None
         yield _row(module, found, "installed" if found else "", f"pip install {module}")
     for kind in KINDS:
-        for component in registry().components(kind):
-            what = f"{registry().plugin_of(kind, registry().label(kind, component)).name}:{component.name}"
-            options = _default_options(registry(), kind, component)
+        for what, component, options in _components(registry(), [kind]):
             for missing in registry().missing(component, options):
                 yield _row(what, False, f"requires {missing.what}", missing.fix)
             yield from _facts(what, options)
@@ -124,6 +122,24 @@ def _machine_checks() -> Iterator[dict[str, Any]]:
         kept if cache.exists() else str(cache),
         "set KERNELRL_CACHE_DIR to a writable directory",
     )
+
+
+def component_facts(registry: Registry) -> Iterator[dict[str, Any]]:
+    """Properties of this machine that the components of all plugins report, with their default options."""
+    for what, _, options in _components(registry):
+        yield from _facts(what, options)
+
+
+def _components(
+    registry: Registry, kinds: Iterable[str] | None = None
+) -> Iterator[tuple[str, Component, ComponentConfig | None]]:
+    """Name, declaration and default options of each component."""
+    from kernelrl_core.interfaces.hooks import KINDS
+
+    for kind in KINDS if kinds is None else kinds:
+        for component in registry.components(kind):
+            plugin = registry.plugin_of(kind, registry.label(kind, component)).name
+            yield f"{plugin}:{component.name}", component, _default_options(registry, kind, component)
 
 
 def _facts(check: str, options: ComponentConfig | None) -> Iterator[dict[str, Any]]:

@@ -8,12 +8,15 @@ import os
 import sys
 import traceback
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kernelrl_core.errors import ExitCode, KernelRLError, UsageError, nearest
 from kernelrl_core.version import __version__
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("kernelrl_core.cli.run", "Train a policy with a recipe."),
@@ -31,8 +34,12 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "recipes": ("kernelrl_core.cli.recipes", "List, show and copy recipes."),
     "tasks": ("kernelrl_core.cli.tasks", "List, show and audit tasks."),
     "runs": ("kernelrl_core.cli.runs", "List runs, show one, review its suspect samples."),
-    "status": ("kernelrl_core.cli.status", "Show the state and progress of a run."),
+    "status": ("kernelrl_core.cli.status", "Show the state of a run or list the active runs."),
+    "watch": ("kernelrl_core.cli.watch", "Show a run live: curves, rates, findings, cost."),
+    "stop": ("kernelrl_core.cli.stop", "Stop active runs."),
     "logs": ("kernelrl_core.cli.logs", "Print the log of a run."),
+    "env": ("kernelrl_core.cli.env", "Describe this installation for a bug report."),
+    "completion": ("kernelrl_core.cli.completion", "Print a completion script for bash, zsh or fish."),
     "doctor": ("kernelrl_core.cli.doctor", "Check the prerequisites of this machine."),
 }
 """Command -> module that defines it as `command`, and its line in the overview. Modules are imported on use."""
@@ -56,6 +63,15 @@ class LazyGroup(click.Group):
         return [*COMMANDS, *_plugin_commands()]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        found = self._find(cmd_name)
+        # True while a shell completes a line.
+        if found is not None and ctx.resilient_parsing:
+            from kernelrl_core.cli.completion import complete_names
+
+            complete_names(found)
+        return found
+
+    def _find(self, cmd_name: str) -> click.Command | None:
         if cmd_name in COMMANDS:
             found: Any = importlib.import_module(COMMANDS[cmd_name][0]).command
             assert isinstance(found, click.Command)
@@ -76,17 +92,26 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0] if args else ""
-        if name and not name.startswith("-") and self.get_command(ctx, name) is None:
+        if name and not name.startswith("-") and not ctx.resilient_parsing and self._find(name) is None:
             close = nearest(name, self.list_commands(ctx))
             raise click.UsageError(f"no command {name!r}{f'; did you mean {close!r}?' if close else ''}", ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        # The summaries are in the table, so that the overview imports no command.
-        rows = [(name, summary) for name, (_, summary) in COMMANDS.items()]
-        rows += [(name, component.summary) for name, component in _plugin_commands().items()]
         with formatter.section("Commands"):
-            formatter.write_dl(rows)
+            formatter.write_dl(_summaries())
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem
+
+        found = [CompletionItem(name, help=text) for name, text in _summaries() if name.startswith(incomplete)]
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
+
+
+def _summaries() -> list[tuple[str, str]]:
+    """Name and summary of each command, from the tables, so that no command is imported."""
+    own = [(name, summary) for name, (_, summary) in COMMANDS.items()]
+    return [*own, *((name, component.summary) for name, component in _plugin_commands().items())]
 
 
 def _plugin_commands() -> dict[str, Any]:

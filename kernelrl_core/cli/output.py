@@ -7,12 +7,15 @@ import json
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from unicodedata import combining, east_asian_width
 
 import click
 
-__all__ = ["print_json", "print_lines", "require_output", "require_writable", "table"]
+if TYPE_CHECKING:
+    from kernelrl_core.runs.directory import RunDir
+
+__all__ = ["print_json", "print_lines", "print_result", "require_output", "require_writable", "table"]
 
 
 def require_output(path: Path, *, force: bool | None = None) -> None:
@@ -56,6 +59,17 @@ def print_json(document: Any, *, indent: int | None = None) -> None:
 def print_lines(lines: Iterable[str]) -> None:
     """Print lines unchanged."""
     click.echo("\n".join(lines))
+
+
+def print_result(run: RunDir, *, as_json: bool) -> None:
+    """Print the result of a run on stdout."""
+    from kernelrl_core.runs.summary import result_rows, summary
+
+    facts = summary(run)
+    if as_json:
+        print_json(facts)
+    else:
+        print_lines(table(result_rows(facts)))
 
 
 def table(rows: Sequence[Sequence[object]], *, right: Sequence[int] = ()) -> list[str]:

@@ -45,10 +45,10 @@ def list_command(as_json: bool) -> None:
 
 
 @command.command("show", short_help="Show the components and options of a plugin.")
-@click.argument("name")
+@click.argument("plugin")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-def show_command(name: str, as_json: bool) -> None:
-    """Show plugin NAME: components, their options, rules and missing prerequisites; the traceback if it is broken.
+def show_command(plugin: str, as_json: bool) -> None:
+    """Show PLUGIN: components, their options, rules and missing prerequisites; the traceback if it is broken.
 
     \b
     Example:
@@ -59,7 +59,7 @@ def show_command(name: str, as_json: bool) -> None:
     from kernelrl_core.cli.explain import option_lines
     from kernelrl_core.plugins.registry import registry
 
-    found = registry().plugin(name)
+    found = registry().plugin(plugin)
     described = [
         _component(registry(), found, kind, item) for kind, items in found.components.items() for item in items
     ]

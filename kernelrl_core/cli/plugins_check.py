@@ -16,14 +16,14 @@ _LAB = "lab"
 
 
 @click.command("check", short_help="Load a plugin, and test its evaluators with known hacks.")
-@click.argument("name")
+@click.argument("plugin")
 @click.option(
     "--only", multiple=True, metavar="ID", help="Only this kernel or class of 'kernelrl lab'. May be repeated."
 )
 @click.option("--gpu", is_flag=True, help="Use the kernels for a GPU instead of those for the CPU.")
 @click.pass_context
-def command(context: click.Context, name: str, only: tuple[str, ...], gpu: bool) -> None:
-    """Load the components of plugin NAME, and test its evaluators with known reward hacks and honest kernels.
+def command(context: click.Context, plugin: str, only: tuple[str, ...], gpu: bool) -> None:
+    """Load the components of PLUGIN, and test its evaluators with known reward hacks and honest kernels.
 
     The implementation and the options of each component are loaded. A public method that the component's kind does not
     define is an error, because it would never be called. So are heavy imports of the plugin's package or of its
@@ -42,12 +42,12 @@ def command(context: click.Context, name: str, only: tuple[str, ...], gpu: bool)
     """
     from kernelrl_core.plugins.registry import registry
 
-    plugin = registry().plugin(name)
+    found = registry().plugin(plugin)
     failed = False
-    for line, loads in _loaded(registry(), plugin):
+    for line, loads in _loaded(registry(), found):
         click.echo(line)
         failed |= not loads
-    for evaluator in plugin.components.get("evaluators", ()):
+    for evaluator in found.components.get("evaluators", ()):
         label = registry().label("evaluators", evaluator)
         click.echo(f"\nevaluator {label}: testing with the reward hacks and honest kernels of 'kernelrl lab'")
         if not only:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kernelrl_core.cli.output import print_json, print_lines, table
+from kernelrl_core.cli.output import print_json, print_lines, print_result, table
 
 if TYPE_CHECKING:
     from kernelrl_core.planning.load import LoadedRecipe
@@ -34,6 +34,7 @@ _INSTALLATION_TEST = "smoke"
     is_flag=True,
     help="Print size, cost and missing prerequisites; start nothing. Exit code 2 for an invalid recipe, else 0.",
 )
+@click.option("--detach", is_flag=True, help="Continue without this terminal when the run has started; see its log.")
 @click.option("--show-prompt", is_flag=True, help="With --dry-run: also print the prompt of the first task.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON document.")
 @click.pass_context
@@ -46,6 +47,7 @@ def command(
     extend: bool,
     origin: str | None,
     dry_run: bool,
+    detach: bool,
     show_prompt: bool,
     as_json: bool,
 ) -> None:
@@ -58,6 +60,7 @@ def command(
     Examples:
       kernelrl run quickstart
       kernelrl run quickstart --name first train.steps=10 rewards.correct.weight=0.5
+      kernelrl run quickstart --detach
       kernelrl run quickstart --dry-run --show-prompt
       kernelrl run quickstart --name first --extend train.steps=20 rewards.correct.weight=0.5
       kernelrl run quickstart --from first@5 train.learning_rate=1e-5
@@ -77,24 +80,27 @@ def command(
         raise UsageError("--extend needs the --name of the finished run")
     if show_prompt and not dry_run:
         raise UsageError("--show-prompt needs --dry-run", fix=f"kernelrl run {recipe} --dry-run --show-prompt")
+    if detach and dry_run:
+        raise UsageError("--detach and --dry-run exclude each other")
     if dry_run:
         _show_plan(loaded, show_prompt=show_prompt, as_json=as_json)
         return
 
-    from kernelrl_core.cli.resume import continue_run, print_result, train_on
+    from kernelrl_core.cli.detach import detach as detach_now
+    from kernelrl_core.cli.resume import continue_run, execute, train_on
     from kernelrl_core.planning.plan import preflight
     from kernelrl_core.runs.directory import RunDir, default_name, find_run
     from kernelrl_core.runs.provenance import provenance
     from kernelrl_core.training.continuation import choose_origin, differences, extend_run, run_recipe
-    from kernelrl_core.training.execution import execute_run
 
+    detached = detach_now(as_json=as_json) if detach else None
     run = RunDir(Path("runs") / (name or default_name(loaded.name)))
     if extend:
         run = find_run(str(run.path))
         run.lock()
         extend_run(run, loaded, registry())
         click.echo(f"run: {run.path}", err=as_json)
-        train_on(context, run, as_json=as_json)
+        train_on(context, run, as_json=as_json, detached=detached)
         return
     if exist_ok and (run.path / "provenance.json").exists() and not run.blank():
         if changed := differences(run_recipe(run, registry()).resolved, loaded.resolved):
@@ -104,7 +110,7 @@ def command(
                 "--extend in place of --exist-ok",
             )
         click.echo(f"run: {run.path}", err=as_json)
-        continue_run(context, run, as_json=as_json)
+        continue_run(context, run, as_json=as_json, detached=detached)
         return
     begins = choose_origin(origin, loaded.recipe.policy.use) if origin is not None else None
     if not run.path.exists() or run.blank():
@@ -114,7 +120,7 @@ def command(
         details["origin"] = begins.provenance()
     run = RunDir.create(run.path, loaded.resolved, details, begins.files if begins is not None else None)
     click.echo(f"run: {run.path}", err=as_json)
-    code = execute_run(run, loaded.recipe, loaded.resolved, registry())
+    code = execute(run, loaded, detached)
     print_result(run, as_json=as_json)
     if loaded.name == _INSTALLATION_TEST and not as_json:
         from kernelrl_core.runs.summary import tested_parts

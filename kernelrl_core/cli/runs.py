@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kernelrl_core.cli.output import print_json, print_lines, table
+
+if TYPE_CHECKING:
+    from kernelrl_core.runs.directory import RunDir
 
 
 @click.group("runs")
@@ -18,16 +22,9 @@ def command() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def list_command(as_json: bool) -> None:
     """List the runs below ./runs, oldest first, with state, progress and share of correct kernels."""
-    from kernelrl_core.errors import KernelRLError
     from kernelrl_core.runs.directory import list_runs
-    from kernelrl_core.runs.summary import summary
 
-    found = []
-    for run in list_runs():
-        try:
-            found.append({**summary(run), "damage": None})
-        except KernelRLError as error:
-            found.append({"run": str(run.path), "state": run.state()[0], "damage": error.message})
+    found = [run_facts(run) for run in list_runs()]
     if as_json:
         print_json({"runs": found})
         return
@@ -43,6 +40,18 @@ def list_command(as_json: bool) -> None:
         rows.append((facts["run"], facts["state"], f"step {facts['steps']}/{facts['steps_total'] or '?'}", correct))
     if rows:
         print_lines(table(rows))
+
+
+def run_facts(run: RunDir) -> dict[str, Any]:
+    """The summary of a run; of a run whose files cannot be read, the message under `damage`."""
+    from kernelrl_core.errors import KernelRLError
+    from kernelrl_core.runs.directory import find_run
+    from kernelrl_core.runs.summary import summary
+
+    try:
+        return {**summary(find_run(str(run.path))), "damage": None}
+    except KernelRLError as error:
+        return {"run": str(run.path), "state": run.state()[0], "damage": error.message}
 
 
 @command.command("show", short_help="Show the state and result of a run.")

@@ -1,4 +1,4 @@
-"""`kernelrl status`: show the state and progress of a run."""
+"""`kernelrl status`: show the state and progress of a run, or list the active runs."""
 
 from __future__ import annotations
 
@@ -8,20 +8,24 @@ from kernelrl_core.cli.output import print_json, print_lines, table
 
 
 @click.command("status")
-@click.argument("run")
+@click.argument("run", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-def command(run: str, as_json: bool) -> None:
+def command(run: str | None, as_json: bool) -> None:
     """Show the state of RUN (running, finished, stopped, failed or killed), its progress and its results so far.
 
-    RUN is a run directory or a name below ./runs.
+    RUN is a run directory or a name below ./runs. Without RUN: the active runs below ./runs, with their progress.
 
     \b
-    Example:
+    Examples:
+      kernelrl status
       kernelrl status quickstart
     """
     from kernelrl_core.runs.directory import find_run
     from kernelrl_core.runs.summary import result_rows, summary
 
+    if run is None:
+        _list_active(as_json=as_json)
+        return
     facts = summary(find_run(run))
     if as_json:
         print_json(facts)
@@ -29,4 +33,26 @@ def command(run: str, as_json: bool) -> None:
     rows = result_rows(facts)
     if facts["state"] in ("stopped", "failed", "killed"):
         rows.append(("continue", f"kernelrl resume {facts['run']}"))
+    print_lines(table(rows))
+
+
+def _list_active(*, as_json: bool) -> None:
+    from kernelrl_core.cli.runs import run_facts
+    from kernelrl_core.monitoring.progress import progress_text
+    from kernelrl_core.runs.directory import list_runs
+
+    found = [run_facts(run) for run in list_runs() if run.locked()]
+    if as_json:
+        print_json({"runs": found})
+        return
+    if not found:
+        click.echo("no run below ./runs is active; 'kernelrl runs list' lists all runs", err=True)
+        return
+    rows = []
+    for facts in found:
+        if facts["damage"] is not None:
+            rows.append((facts["run"], "damaged", facts["damage"]))
+            continue
+        progress = "" if facts["progress"] is None else progress_text(facts["progress"])
+        rows.append((facts["run"], f"step {facts['steps']}/{facts['steps_total'] or '?'}", progress))
     print_lines(table(rows))

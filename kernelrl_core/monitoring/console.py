@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import sys
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console as RichConsole
@@ -34,12 +36,16 @@ class Console:
 
     Args:
         save: records the facts of the progress, for `kernelrl status`.
+        log: file of the log.
     """
 
-    def __init__(self, save: Callable[[Mapping[str, Any]], None] | None = None) -> None:
+    def __init__(self, save: Callable[[Mapping[str, Any]], None] | None = None, log: Path | None = None) -> None:
         self._console = RichConsole(file=sys.stderr, highlight=False, emoji=False, soft_wrap=True)
         self._bar: ProgressBar | None = None
+        self._prints = log is None or not _is_stderr(log)
         self._now, self._save = Progress("start"), save
+        self.stopping = False
+        """Whether the run stops after its current step."""
         self._printed = time.monotonic()
 
     def say(self, text: str) -> None:
@@ -54,9 +60,10 @@ class Console:
         self.show(text)
 
     def show(self, text: str) -> None:
-        """Print a line that is already logged."""
+        """Print a line that is already logged, unless standard error is the log, as in a detached run."""
         self._printed = time.monotonic()
-        self._console.print(text, markup=False)
+        if self._prints:
+            self._console.print(text, markup=False)
 
     async def keep_reporting(self) -> None:
         """Record the progress continuously, and print it where there is no terminal, until this is cancelled."""
@@ -71,8 +78,8 @@ class Console:
                 self.show(line)
 
     def progress(self) -> Mapping[str, Any]:
-        """Facts of the progress; see `Progress.facts`."""
-        return self._now.facts()
+        """Facts of the progress: `Progress.facts`, and `stopping`."""
+        return {**self._now.facts(), "stopping": self.stopping}
 
     def handle(self, event: Event) -> None:
         """Print an event of the run."""
@@ -117,6 +124,13 @@ class Console:
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
+
+
+def _is_stderr(path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(2), path.stat())
+    except OSError:
+        return False
 
 
 def step_line(row: Mapping[str, Any], n_steps: int) -> str:

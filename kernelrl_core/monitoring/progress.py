@@ -43,14 +43,19 @@ class Progress:
         }
 
 
-def progress_text(facts: Mapping[str, Any]) -> str:
-    """Progress in one line, from `Progress.facts`."""
+def progress_text(facts: Mapping[str, Any], *, ended: bool = False) -> str:
+    """Progress in one line, from `Console.progress`.
+
+    Args:
+        ended: the phase is over: without rate, time left and request to stop.
+    """
     parts = [f"{facts['phase']}: {facts['seconds']:.0f} s"]
     if facts["samples_at_most"] is not None:
         share = f", {facts['correct'] / facts['samples']:.0%} correct" if facts["samples"] else ""
         parts.append(f"{facts['samples']} of at most {facts['samples_at_most']} samples{share}")
-    if facts["samples_per_s"] is not None:
+    if facts["samples_per_s"] is not None and not ended:
         parts.append(f"{facts['samples_per_s']:.2g} samples/s")
-    if facts["left_s"] is not None:
+    if facts["left_s"] is not None and not ended:
         parts.append(f"at most {facts['left_s']:.0f} s left")
-    return "; ".join([*parts, *filter(None, [facts["detail"]])])
+    stopping = "stops after this step" if facts.get("stopping") and not ended else ""
+    return "; ".join([*parts, *filter(None, [facts["detail"], stopping])])

@@ -20,11 +20,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
+from packaging.version import Version
+
 from kernelrl_core.errors import KernelRLError, LookupFailed, StorageError, UsageError, suggestion
 from kernelrl_core.runs.journal import read_rows
 from kernelrl_core.sources.yaml import dump
 from kernelrl_core.storage import FileLock, disk_error, is_locked, write_atomically
 from kernelrl_core.types import sha256_text
+from kernelrl_core.version import __version__
 
 __all__ = ["JOURNALS", "RunDir", "State", "default_name", "find_run", "list_runs", "recipe_text"]
 
@@ -292,14 +295,16 @@ def find_run(name: str, *, damaged: bool = False) -> RunDir:
     """The run at a path, or with a name below `./runs`.
 
     Args:
-        damaged: also find a run whose recipe is missing.
+        damaged: also find a run whose recipe is missing, or that a newer version wrote.
 
     Raises:
         LookupFailed: there is none; the message names the nearest run.
-        UsageError: its recipe is missing.
+        UsageError: its recipe is missing, or a newer version of kernelrl wrote it.
     """
     for path in (Path(name), Path("runs") / name):
         if (path / "recipe.yaml").is_file():
+            if not damaged:
+                _require_version(path)
             return RunDir(path)
     for path in (Path(name), Path("runs") / name):
         if _is_run(path):
@@ -310,6 +315,19 @@ def find_run(name: str, *, damaged: bool = False) -> RunDir:
             )
     hint = suggestion(Path(name).name, [run.name for run in list_runs()])
     raise LookupFailed(f"no run {name!r}: no run directory has this path or this name below runs/; {hint}")
+
+
+def _require_version(path: Path) -> None:
+    """Refuse a run of a newer minor version, whose files may have another layout."""
+    try:
+        written = Version(json.loads((path / "provenance.json").read_text())["kernelrl"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return
+    if written.release[:2] > Version(__version__).release[:2]:
+        raise UsageError(
+            f"run {path} was written by kernelrl {written}, and this is {__version__}",
+            fix=f"install kernelrl {written}: git pull, or pip install --upgrade kernelrl",
+        )
 
 
 def list_runs(directory: Path = Path("runs")) -> list[RunDir]:

@@ -19,7 +19,7 @@ import orjson
 from kernelrl_core.errors import KernelRLError
 from kernelrl_core.storage import disk_error
 
-__all__ = ["Journal", "is_finite", "read_rows"]
+__all__ = ["Journal", "RowReader", "is_finite", "read_rows"]
 
 _log = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ class Journal:
         whole = data.rfind(b"\n") + 1
         last = data[data.rfind(b"\n", 0, max(whole - 1, 0)) + 1 : whole]
         # A power failure may leave a line of zero bytes that ends in a newline.
-        if last and not _is_row(last):
+        if last and _row(last) is None:
             whole -= len(last)
         if whole == len(data):
             return
@@ -87,32 +87,61 @@ class Journal:
         )
 
 
+class RowReader:
+    """Reads the rows of a journal that a run may be writing, each row once."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._offset = self._lines = 0
+        self._file: tuple[int, int] | None = None
+
+    def replaced(self) -> bool:
+        """Whether the file that was read before is now another one, or shorter than the part that was read."""
+        try:
+            found = self.path.stat()
+        except OSError:
+            return False
+        return self._file is not None and ((found.st_dev, found.st_ino) != self._file or found.st_size < self._offset)
+
+    def read(self) -> Iterator[dict[str, Any]]:
+        """Iterate over the rows that were appended since the last call; none if the file does not exist.
+
+        A damaged last line is skipped, because a run may be writing it. The next call reads it again.
+
+        Raises:
+            KernelRLError: the file cannot be read, or a line before the last is damaged.
+        """
+        try:
+            stream = self.path.open("rb")
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise disk_error(self.path, error) from error
+        with stream:
+            opened = os.fstat(stream.fileno())
+            self._file = opened.st_dev, opened.st_ino
+            stream.seek(self._offset)
+            damaged = False
+            for line in stream:
+                if not line.endswith(b"\n"):
+                    return
+                if damaged:
+                    raise KernelRLError(
+                        f"{self.path}:{self._lines + 1}: the line is not a JSON object",
+                        fix="restore the file from a copy, or start a new run",
+                    )
+                row = _row(line)
+                if row is None:
+                    damaged = True
+                    continue
+                self._offset += len(line)
+                self._lines += 1
+                yield row
+
+
 def read_rows(path: Path) -> Iterator[dict[str, Any]]:
-    """Iterate over the rows of a journal; none if the file does not exist.
-
-    A damaged last line is skipped, because a run may be writing it.
-
-    Raises:
-        KernelRLError: the file cannot be read, or a line before the last is damaged.
-    """
-    try:
-        stream = path.open("rb")
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise disk_error(path, error) from error
-    with stream:
-        damaged = 0
-        for number, line in enumerate(stream, 1):
-            if damaged:
-                raise KernelRLError(
-                    f"{path}:{damaged}: the line is not a JSON object",
-                    fix="restore the file from a copy, or start a new run",
-                )
-            if _is_row(line):
-                yield json.loads(line)
-            else:
-                damaged = number
+    """Iterate over the rows of a journal; see `RowReader.read`."""
+    return RowReader(path).read()
 
 
 def is_finite(value: Any) -> bool:
@@ -140,10 +169,10 @@ def _line(row: Mapping[str, Any]) -> bytes:
         return json.dumps(row, separators=(",", ":")).encode("ascii") + b"\n"
 
 
-def _is_row(line: bytes) -> bool:
-    if not line.endswith(b"\n"):
-        return False
+def _row(line: bytes) -> dict[str, Any] | None:
+    """The row of a complete line; None if the line is damaged."""
     try:
-        return isinstance(json.loads(line), dict)
+        found = json.loads(line)
     except ValueError:
-        return False
+        return None
+    return found if isinstance(found, dict) else None

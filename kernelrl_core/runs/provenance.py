@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from kernelrl_core.plugins.boundary import plugin_boundary
@@ -18,7 +19,7 @@ from kernelrl_core.recipe.schema import Recipe
 from kernelrl_core.runs.directory import now
 from kernelrl_core.version import __version__
 
-__all__ = ["provenance", "retriever_identity"]
+__all__ = ["git_facts", "machine_facts", "provenance", "retriever_identity"]
 
 
 def provenance(
@@ -27,21 +28,28 @@ def provenance(
     """Plain data for `provenance.json`. Contains no environment variables, so no secrets."""
     return {
         "kernelrl": __version__,
+        **machine_facts(registry),
+        "seed": recipe.seed,
+        "retriever": retriever_identity(recipe, registry),
+        "git": git_facts(Path.cwd()),
+        "sources": [str(source) for source in sources],
+        "overrides": list(overrides),
+        "command": ["kernelrl", *sys.argv[1:]],
+        "directory": os.getcwd(),
+        "started": now(),
+    }
+
+
+def machine_facts(registry: Registry) -> dict[str, Any]:
+    """Python, platform, plugins and hardware as plain data."""
+    return {
         "python": platform.python_version(),
         "platform": platform.platform(),
         "plugins": [
             {"name": plugin.name, "dist": plugin.dist, "version": plugin.version, "state": plugin.state}
             for plugin in registry.plugins
         ],
-        "seed": recipe.seed,
-        "retriever": retriever_identity(recipe, registry),
         "hardware": {"cpus": os.cpu_count(), "machine": platform.machine(), "gpus": _gpus()},
-        "git": _git(),
-        "sources": [str(source) for source in sources],
-        "overrides": list(overrides),
-        "command": ["kernelrl", *sys.argv[1:]],
-        "directory": os.getcwd(),
-        "started": now(),
     }
 
 
@@ -66,10 +74,12 @@ def _gpus() -> list[str]:
     return _lines(query) if shutil.which(query[0]) else []
 
 
-def _git() -> dict[str, Any] | None:
-    if not shutil.which("git") or not (revision := _lines(["git", "rev-parse", "HEAD"])):
+def git_facts(directory: Path) -> dict[str, Any] | None:
+    """Revision of the git checkout that contains a directory, and whether tracked files changed; None without one."""
+    git = ["git", "-C", str(directory)]
+    if not shutil.which("git") or not (revision := _lines([*git, "rev-parse", "HEAD"])):
         return None
-    return {"revision": revision[0], "changed": bool(_lines(["git", "status", "--porcelain", "--untracked-files=no"]))}
+    return {"revision": revision[0], "changed": bool(_lines([*git, "status", "--porcelain", "--untracked-files=no"]))}
 
 
 def _lines(command: list[str]) -> list[str]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from kernelrl_core.runs.directory import RunDir
 from kernelrl_core.types import Outcome, Severity, Verdict
 
-__all__ = ["suspect_samples", "write_kernels"]
+__all__ = ["is_suspect", "suspect_samples", "write_kernels"]
 
 
 def suspect_samples(run: RunDir, *, hacked: bool = False) -> list[dict[str, Any]]:
@@ -23,7 +24,7 @@ def suspect_samples(run: RunDir, *, hacked: bool = False) -> list[dict[str, Any]
     for number, row in enumerate(run.rows("samples"), 1):
         # A turn that was retried has several rows; the last one counts.
         found.pop(row["sample"], None)
-        if _is_suspect(row, hacked):
+        if is_suspect(row) or (hacked and row["outcome"] == Outcome.HACKED):
             found[row["sample"]] = {
                 **{key: row[key] for key in ("sample", "task_id", "kernel_sha256", "outcome", "verdict", "speedup")},
                 "reward": row["score"]["total"],
@@ -48,7 +49,6 @@ def write_kernels(run: RunDir, samples: list[dict[str, Any]], directory: Path) -
         path.write_text(candidate["source"], encoding="utf-8", errors="surrogatepass")
 
 
-def _is_suspect(row: dict[str, Any], hacked: bool) -> bool:
-    if row["outcome"] == Outcome.CORRECT:
-        return row["verdict"] == Verdict.SUSPECT or row.get("verified") is False
-    return hacked and row["outcome"] == Outcome.HACKED
+def is_suspect(row: Mapping[str, Any]) -> bool:
+    """Whether a row of `samples.jsonl` is correct and has verdict suspect, or failed verification."""
+    return row["outcome"] == Outcome.CORRECT and (row["verdict"] == Verdict.SUSPECT or row.get("verified") is False)

@@ -6,14 +6,14 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kernelrl_core.errors import UsageError
 from kernelrl_core.monitoring.progress import progress_text
 from kernelrl_core.monitoring.timeline import KINDS, shares_text
 from kernelrl_core.recipe.schema import Recipe
 from kernelrl_core.runs.directory import RunDir
+from kernelrl_core.sources.yaml import YamlProblem, parse
 from kernelrl_core.types import BuildStatus, Outcome
 
-__all__ = ["result_rows", "summary", "tested_parts"]
+__all__ = ["recipe_plan", "result_rows", "summary", "tested_parts"]
 
 
 def summary(run: RunDir) -> dict[str, Any]:
@@ -22,8 +22,6 @@ def summary(run: RunDir) -> dict[str, Any]:
     `first_*` and `last_*` are means over the first and the last 3 steps, or fewer if these would overlap.
     """
     state, error = run.state()
-    if not (run.path / "recipe.yaml").is_file():
-        raise UsageError(f"run {run.path} has no recipe.yaml", fix="restore it from a copy of the run")
     rows = run.rows("metrics")
     window = _window(len(rows))
     first, last = rows[:window], rows[-window:]
@@ -32,7 +30,7 @@ def summary(run: RunDir) -> dict[str, Any]:
         "state": state,
         "error": error or None,
         "steps": len(rows),
-        "steps_total": round((rows[-1]["step"] + 1) / rows[-1]["progress/done_frac"]) if rows else None,
+        "steps_total": round((rows[-1]["step"] + 1) / rows[-1]["progress/done_frac"]) if rows else recipe_plan(run)[1],
         "first_correct_rate": _mean(first, "kernel/correct_rate"),
         "last_correct_rate": _mean(last, "kernel/correct_rate"),
         "first_reward": _mean(first, "reward/mean"),
@@ -52,6 +50,21 @@ def summary(run: RunDir) -> dict[str, Any]:
         "seconds_spent_on": {kind: sum(row.get(f"time/in_{kind}", 0.0) for row in rows) for kind in KINDS},
         "usd": next((row["cost/total_usd"] for row in reversed(rows) if "cost/total_usd" in row), None),
     }
+
+
+def recipe_plan(run: RunDir) -> tuple[float | None, int | None]:
+    """Budget in US dollars and number of steps from the recipe of a run, as far as it names them."""
+    try:
+        recipe = parse((run.path / "recipe.yaml").read_text(encoding="utf-8")).data
+    except (OSError, ValueError, YamlProblem):
+        return None, None
+    cost, train = (recipe.get(key) if isinstance(recipe, dict) else None for key in ("cost", "train"))
+    budget = cost.get("budget_usd") if isinstance(cost, dict) else None
+    steps = train.get("steps") if isinstance(train, dict) else None
+    return (
+        float(budget) if isinstance(budget, int | float) else None,
+        steps if isinstance(steps, int) else None,
+    )
 
 
 def result_rows(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -114,7 +127,7 @@ def tested_parts(run: RunDir, recipe: Recipe) -> list[tuple[str, str, str]]:
 def _stopped_in(run: RunDir) -> str | None:
     """The phase in which an unfinished run ended, in words."""
     facts = run.progress()
-    return None if facts is None else progress_text({**facts, "samples_per_s": None, "left_s": None})
+    return None if facts is None else progress_text(facts, ended=True)
 
 
 def _before(row: Mapping[str, Any]) -> float:

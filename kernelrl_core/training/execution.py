@@ -50,7 +50,7 @@ def execute_run(run: RunDir, recipe: Recipe, resolved: Mapping[str, Any], regist
     Raises:
         KernelRLError: the run failed. The error is recorded in the run's state; the run can be resumed.
     """
-    console = Console(run.set_progress)
+    console = Console(run.set_progress, run.path / "logs.log")
     with _log_to(run.path / "logs.log", console):
         try:
             run.set_state("running")
@@ -170,6 +170,8 @@ class _Interrupts:
     def _interrupted(self) -> None:
         self._count += 1
         if self._count == 1 and not self._starting:
+            self._console.stopping = True
+            self._run.set_progress(self._console.progress())
             self._console.say("finishing this step, then saving; interrupt again to stop immediately")
         elif self._task is not None:
             self._task.cancel()

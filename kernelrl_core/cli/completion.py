@@ -1,0 +1,85 @@
+"""`kernelrl completion`: completion of commands, options and names in bash, zsh and fish."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import click
+from click.shell_completion import CompletionItem
+
+__all__ = ["complete_names"]
+
+
+@click.command("completion")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def command(context: click.Context, shell: str) -> None:
+    """Print the completion script for SHELL. It completes commands, options, runs, recipes and plugins.
+
+    \b
+    Set up, once:
+      bash   echo 'source <(kernelrl completion bash)' >> ~/.bashrc
+      zsh    echo 'source <(kernelrl completion zsh)' >> ~/.zshrc      after compinit
+      fish   kernelrl completion fish > ~/.config/fish/completions/kernelrl.fish
+    """
+    from click.shell_completion import get_completion_class
+
+    found = get_completion_class(shell)
+    assert found is not None
+    click.echo(found(context.find_root().command, {}, "kernelrl", "_KERNELRL_COMPLETE").source())
+
+
+def complete_names(found: click.Command) -> click.Command:
+    """Let the parameters of a command, and of its subcommands, complete names: those called run, recipe or plugin.
+
+    The name of the parameter decides, so that commands of plugins take part.
+    """
+    for parameter in found.params:
+        list_names = _NAMES.get((parameter.name or "").removesuffix("s"))
+        if list_names is not None and isinstance(parameter.type, click.types.StringParamType):
+            parameter.type = _Name(list_names)
+    if isinstance(found, click.Group):
+        for name in found.list_commands(click.Context(found)):
+            child = found.get_command(click.Context(found), name)
+            if child is not None:
+                complete_names(child)
+    return found
+
+
+class _Name(click.types.StringParamType):
+    """Text that is mostly one of some names. A path is accepted as well."""
+
+    def __init__(self, list_names: Callable[[], Iterable[str]]) -> None:
+        self._list = list_names
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        names = [name for name in self._list() if name.startswith(incomplete)]
+        # Without a name, the shell completes files.
+        return [CompletionItem(name) for name in names] or [CompletionItem(incomplete, type="file")]
+
+
+def _runs() -> Iterable[str]:
+    from kernelrl_core.runs.directory import list_runs
+
+    return [run.name for run in list_runs()]
+
+
+def _recipes() -> Iterable[str]:
+    from kernelrl_core.planning.load import recipes
+
+    return sorted(recipes())
+
+
+def _plugins() -> Iterable[str]:
+    from kernelrl_core.plugins.registry import registry
+
+    return [plugin.name for plugin in registry().plugins]
+
+
+_NAMES: dict[str, Callable[[], Iterable[str]]] = {
+    "run": _runs,
+    "recipe": _recipes,
+    "recipe_or_run": lambda: [*_recipes(), *_runs()],
+    "plugin": _plugins,
+}
+"""Name of a parameter, in the singular -> the names that it completes."""
