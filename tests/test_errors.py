@@ -14,5 +14,5 @@ def test_names_are_listed_where_none_is_similar() -> None:
 
 
 def test_a_long_list_ends_with_the_number_of_further_names() -> None:
-    names = [f"task_{number:02}" for number in range(23)]
-    assert suggestion("q", names).endswith("task_19 and 3 more")
+    names = [f"task_{number:02}" for number in range(33)]
+    assert suggestion("q", names).endswith("task_29 and 3 more")
