@@ -218,7 +218,7 @@ def _plan(
     tasks: Sequence[Task],
 ) -> dict[str, Any]:
     """Facts that are known before anything is sampled."""
-    from kernelrl_core.heldout.paired import detectable_difference, expected_error
+    from kernelrl_core.heldout.intervals import detectable_difference, expected_error
 
     runs = [
         {"arm": arm, "seed": each.seed, "path": str(each.path), "finished": each.finished()}

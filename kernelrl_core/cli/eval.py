@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from kernelrl_core.cli.output import print_json, print_lines, require_output, table
+from kernelrl_core.cli.output import print_json, print_lines, require_output
 
 if TYPE_CHECKING:
     from kernelrl_core.heldout.evaluate import EvalJob
@@ -24,7 +24,10 @@ _T = TypeVar("_T")
 @click.argument("recipe_or_run")
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
 @click.option(
-    "--checkpoint", help="Checkpoint of the run: its step count, 'last' (default), or 'base' for the untrained policy."
+    "--checkpoint",
+    "checkpoints",
+    multiple=True,
+    help="Checkpoint of the run: its step count, 'last' (default), or 'base' for the untrained policy. Repeatable.",
 )
 @click.option("--split", help="Split to evaluate. Default: eval.split of the recipe.")
 @click.option("--samples", type=click.IntRange(min=1), help="Episodes per task. Default: eval.samples of the recipe.")
@@ -36,18 +39,20 @@ _T = TypeVar("_T")
 )
 @click.option("--force", is_flag=True, help="Overwrite an existing --output file.")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as one JSON document.")
+@click.option("--format", "form", type=click.Choice(["md", "csv"]), help="Print the results as Markdown or CSV.")
 def command(
     recipe_or_run: str,
     overrides: tuple[str, ...],
-    checkpoint: str | None,
+    checkpoints: tuple[str, ...],
     split: str | None,
     samples: int | None,
     temperature: float | None,
     output: Path | None,
     force: bool,
     as_json: bool,
+    form: str | None,
 ) -> None:
-    """Measure a policy on a held-out split: pass@k, fast_p, speedup, outcomes.
+    """Measure a policy on a held-out split: pass@k, fast_p, speedup, outcomes, by level, turn and budget.
 
     RECIPE_OR_RUN is a recipe, whose untrained policy is measured, or a run directory, of which a checkpoint is
     measured. A warm start of the recipe counts as part of the untrained policy. KEY=VALUE override recipe keys. A run
@@ -56,32 +61,61 @@ def command(
     \b
     Examples:
       kernelrl eval runs/quickstart --samples 4
+      kernelrl eval runs/quickstart --checkpoint base --checkpoint last --output both.json
       kernelrl eval quickstart --split held_out --output base.json
     """
+    from kernelrl_core.errors import UsageError
     from kernelrl_core.heldout.evaluate import evaluate_job
     from kernelrl_core.plugins.registry import registry
-    from kernelrl_core.storage import disk_error, write_atomically
 
+    if as_json and form is not None:
+        raise UsageError("--json and --format exclude each other", fix="choose one of them")
     options = {"split": split, "samples": samples, "temperature": temperature}
     overrides += tuple(f"eval.{key}={json.dumps(value)}" for key, value in options.items() if value is not None)
-    job = choose_job(recipe_or_run, overrides, checkpoint, registry=registry())
+    chosen = [choose_job(recipe_or_run, overrides, name, registry=registry()) for name in checkpoints or (None,)]
+    jobs = list({job.label: job for job in chosen}.values())
     if output is not None:
         require_output(output, force=force)
-    click.echo(f"evaluating {job.label} on split {job.recipe.eval.split!r}", err=True)
-    partial = output.with_name(f"{output.name}.partial") if output is not None else None
-    report = run_job(evaluate_job(job, partial))
-    if output is not None and partial is not None:
-        try:
-            write_atomically(output, json.dumps(report, indent=1) + "\n")
-        except OSError as error:
-            raise disk_error(output, error) from error
-        partial.unlink()
+    reports, partials = [], []
+    for job in jobs:
+        click.echo(f"evaluating {job.label} on split {job.recipe.eval.split!r}", err=True)
+        if output is not None:
+            partials.append(_partial(output, job, several=len(jobs) > 1))
+        reports.append(run_job(evaluate_job(job, partials[-1] if partials else None)))
+    if output is not None:
+        _write(output, reports)
+        for partial in partials:
+            partial.unlink()
         click.echo(f"written: {output}", err=True)
-    flat = {key: value for key, value in report.items() if key not in ("rows", "provenance")}
-    if as_json:
-        print_json(flat)
+    _print(reports, "json" if as_json else form)
+
+
+def _partial(output: Path, job: EvalJob, *, several: bool) -> Path:
+    """The file of the finished turns of an evaluation, from which the same command continues."""
+    part = "" if not several else f".{job.checkpoint['name'] if job.checkpoint is not None else 'base'}"
+    return output.with_name(f"{output.name}{part}.partial")
+
+
+def _write(output: Path, reports: Sequence[dict[str, Any]]) -> None:
+    from kernelrl_core.storage import disk_error, write_atomically
+
+    document = reports[0] if len(reports) == 1 else {"evaluations": reports}
+    try:
+        write_atomically(output, json.dumps(document, indent=1) + "\n")
+    except OSError as error:
+        raise disk_error(output, error) from error
+
+
+def _print(reports: Sequence[dict[str, Any]], form: str | None) -> None:
+    from kernelrl_core.cli.eval_report import csv_text, flat, markdown_lines, text_lines
+
+    if form == "json":
+        documents = [flat(report) for report in reports]
+        print_json(documents[0] if len(documents) == 1 else {"evaluations": documents})
+    elif form == "csv":
+        click.echo(csv_text(reports), nl=False)
     else:
-        print_lines(_lines(flat))
+        print_lines((markdown_lines if form == "md" else text_lines)(reports))
 
 
 def choose_job(
@@ -144,24 +178,3 @@ def run_job(work: Coroutine[Any, Any, _T]) -> _T:
         return asyncio.run(work)
     except BaseExceptionGroup as group:
         raise first_error(group) from group
-
-
-def _lines(report: dict[str, Any]) -> list[str]:
-    reasons = report["reasons"]
-    absent: dict[str, list[str]] = {}
-    rows = []
-    for key, value in report.items():
-        if value is None and key in reasons:
-            absent.setdefault(reasons[key], []).append(key)
-        elif key not in ("reasons", "outcomes"):
-            rows.append((key, _shown(value)))
-    counts = ", ".join(f"{name} {count}" for name, count in report["outcomes"].items() if count)
-    return [*table([*rows, ("outcomes", counts)]), *(f"no {', '.join(keys)}: {why}" for why, keys in absent.items())]
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:.3f}"
-    if isinstance(value, list):
-        return " – ".join(_shown(item) for item in value)
-    return "–" if value is None else str(value)

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import attrs
 
 from kernelrl_core.errors import KernelRLError
+from kernelrl_core.heldout.breakdown import breakdown
 from kernelrl_core.heldout.scoreboard import best_turn, scoreboard
 from kernelrl_core.heldout.split import rollout_split
 from kernelrl_core.monitoring.console import Console
@@ -47,7 +48,8 @@ class EvalJob:
 
 
 async def evaluate_job(job: EvalJob, partial: Path | None = None) -> dict[str, Any]:
-    """Run the evaluation and return its report: scoreboard, `provenance`, and `rows` with one row per turn.
+    """Run the evaluation and return its report: scoreboard, breakdown, `recipe`, `provenance`, and `rows` with one row
+    per turn.
 
     Args:
         partial: JSONL file of finished turns, written during the evaluation. An equal job continues from it; the file
@@ -79,6 +81,8 @@ async def evaluate_job(job: EvalJob, partial: Path | None = None) -> dict[str, A
         "samples": settings.samples,
         "temperature": recipe.sampling.temperature if settings.temperature is None else settings.temperature,
         **scoreboard(groups, settings),
+        **breakdown(groups, settings),
+        "recipe": dict(job.resolved),
         "provenance": provenance(recipe, job.registry),
         "rows": [sample_row(turn) for turn in turns],
     }
@@ -109,7 +113,7 @@ async def sample_task(job: EvalJob, task: Task, episodes: int) -> list[Episode]:
 async def _opened(job: EvalJob, console: Console) -> AsyncIterator[Session]:
     """The session of a job with its checkpoint loaded, and the progress on the console."""
     recipe = job.recipe
-    secret = job.run.secret() if job.run is not None else os.urandom(32)
+    secret = _secret(job, console)
     reporting = asyncio.create_task(console.keep_reporting())
     try:
         async with open_session(
@@ -129,6 +133,16 @@ async def _opened(job: EvalJob, console: Console) -> AsyncIterator[Session]:
     finally:
         reporting.cancel()
         console.close()
+
+
+def _secret(job: EvalJob, console: Console) -> bytes:
+    """The key of the hidden input seeds: that of the run, unless a copy of the run lacks it."""
+    if job.run is not None:
+        try:
+            return job.run.secret()
+        except KernelRLError as error:
+            console.say(f"{error.message}; the inputs are other random ones than in the run")
+    return os.urandom(32)
 
 
 def _say_lost(episodes: Sequence[Episode], console: Console) -> None:

@@ -10,16 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kernelrl_core.heldout.intervals import detectable_difference, expected_error, t_interval, t_quantile
 from kernelrl_core.heldout.paired import (
     METRICS,
     PairedDifference,
     TaskValues,
-    detectable_difference,
-    expected_error,
     paired_differences,
     shared_tasks,
-    t_interval,
-    t_quantile,
     task_values,
 )
 from kernelrl_core.testing.values import make_evaluation, make_task, make_turn

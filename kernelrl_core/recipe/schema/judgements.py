@@ -65,6 +65,8 @@ class EvalSettings:
     """Values of k for pass@k; null if a task has fewer than k episodes."""
     fast_thresholds: tuple[NonNegativeFloat, ...] = (
         NonNegativeFloat(0.0),
+        NonNegativeFloat(0.5),
+        NonNegativeFloat(0.8),
         NonNegativeFloat(1.0),
         NonNegativeFloat(1.2),
         NonNegativeFloat(1.5),
