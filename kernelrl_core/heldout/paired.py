@@ -20,9 +20,11 @@ from kernelrl_core.types import Group
 __all__ = ["METRICS", "PairedDifference", "TaskValues", "paired_differences", "shared_tasks", "task_values"]
 
 METRICS = {
+    "compiled": "share of turns that were built",
     "correct": "share of correct turns",
     "pass@1": "share of solved episodes",
     "fast_1": "share of episodes that are correct with a speedup above 1",
+    "speedup": "mean speedup of the turns that represent episodes, 0 if unsolved",
     "reward": "mean score of the turn that represents an episode",
 }
 """Metric -> its value for a task."""
@@ -60,10 +62,13 @@ def task_values(groups: Sequence[Group]) -> dict[str, dict[str, float | None]]:
         if not best:
             continue
         timed = all(turn.speedup is not None for turn in best if turn.correct)
+        speedups = [counted_speedup(turn) or 0.0 for turn in best]
         values[group.task.id] = {
+            "compiled": statistics.fmean(turn.evaluation is not None and turn.evaluation.compiled for turn in turns),
             "correct": statistics.fmean(turn.correct for turn in turns),
             "pass@1": statistics.fmean(turn.correct for turn in best),
-            "fast_1": statistics.fmean((counted_speedup(turn) or 0.0) > 1 for turn in best) if timed else None,
+            "fast_1": statistics.fmean(speedup > 1 for speedup in speedups) if timed else None,
+            "speedup": statistics.fmean(speedups) if timed else None,
             "reward": statistics.fmean(turn.score.total for turn in best),
         }
     return values

@@ -116,14 +116,22 @@ def test_values_of_a_task_worked_by_hand() -> None:
     failed = Episode((turn(False), turn(False), turn(False, score=0.1)))
     lost = Episode((turn(False, lost=True),))
     assert task_values([Group(task, (solved, failed, lost)), Group(make_task("other"), (lost,))]) == {
-        task.id: {"correct": 0.2, "pass@1": 0.5, "fast_1": 0.5, "reward": pytest.approx(0.95)}
+        task.id: {
+            "compiled": 1.0,
+            "correct": 0.2,
+            "pass@1": 0.5,
+            "fast_1": 0.5,
+            "speedup": 0.75,
+            "reward": pytest.approx(0.95),
+        }
     }
 
 
-def test_fast_1_is_not_measured_if_a_correct_kernel_was_not_timed() -> None:
+def test_fast_1_and_speedup_are_not_measured_if_a_correct_kernel_was_not_timed() -> None:
     untimed, slow = Episode((turn(True),)), Episode((turn(True, 0.9),))
     task = make_task("t")
     assert task_values([Group(task, (untimed, slow))])[task.id]["fast_1"] is None
+    assert task_values([Group(task, (untimed, slow))])[task.id]["speedup"] is None
     assert task_values([Group(task, (slow,))])[task.id]["fast_1"] == 0.0
 
 
