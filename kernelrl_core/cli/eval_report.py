@@ -18,8 +18,8 @@ _NOT_PRINTED = ("rows", "provenance", "recipe")
 _TABLES = ("outcomes", "reasons", "intervals", "levels", "turns", "budgets", "pass@1_ci")
 """Keys of a report that are no lines of the table of results."""
 _LEVEL_KEYS = ("pass@1", "correct_rate", "compile_rate", "fast_1", "geometric_mean_speedup")
-_MOST_ROWS = 8
-"""Numbers of episodes in the table of budgets; of more, powers of two are shown."""
+_MOST = 8
+"""Numbers of episodes or turns in a table; of more, powers of two are shown."""
 
 
 @attrs.frozen
@@ -99,7 +99,7 @@ def _tables(reports: Sequence[Mapping[str, Any]]) -> list[_Table]:
             tables.append(_levels(report, of))
         if len(report["turns"]) > 1:
             tables.append(_turns(report, of))
-        if len(report["budgets"]) > 1:
+        if any(row["episodes"] > 1 for row in report["budgets"]):
             tables.append(_budgets(report, of))
     return tables
 
@@ -125,7 +125,8 @@ def _outcomes(report: Mapping[str, Any], of: str) -> _Table:
     if len(report["levels"]) > 1:
         columns |= {f"level {level}": found["outcomes"] for level, found in report["levels"].items()}
     if len(report["turns"]) > 1:
-        columns |= {f"turn {row['turn']}": row["outcomes"] for row in report["turns"]}
+        shown = _shown_numbers(len(report["turns"]))
+        columns |= {f"turn {row['turn']}": row["outcomes"] for row in report["turns"] if row["turn"] in shown}
     names = [name for name in report["outcomes"] if any(counts[name] for counts in columns.values())]
     rows = [[name, *(str(counts[name]) for counts in columns.values())] for name in names]
     return _Table(f"outcomes{of}", [["outcome", *columns], *rows])
@@ -150,6 +151,7 @@ def _turns(report: Mapping[str, Any], of: str) -> _Table:
             *(_shown(row[key][what]) for what in ("correct", "speedup") for key in (best, average)),
         ]
         for row in report["turns"]
+        if row["turn"] in _shown_numbers(len(report["turns"]))
     ]
     return _Table(f"turns{of} (best@k and avg@k: within the turns so far)", [head, *rows])
 
@@ -157,10 +159,13 @@ def _turns(report: Mapping[str, Any], of: str) -> _Table:
 def _budgets(report: Mapping[str, Any], of: str) -> _Table:
     cells = {(row["episodes"], row["turns"]): row for row in report["budgets"]}
     most, turns = max(episodes for episodes, _ in cells), max(turns for _, turns in cells)
-    shown = [k for k in range(1, most + 1) if most <= _MOST_ROWS or k == most or k & (k - 1) == 0]
-    head = ["episodes", *(f"{number} turn{'s' if number > 1 else ''}" for number in range(1, turns + 1))]
-    rows = [[str(k), *(_budget(cells[k, number]) for number in range(1, turns + 1))] for k in shown]
+    head = ["episodes", *(f"{number} turn{'s' if number > 1 else ''}" for number in _shown_numbers(turns))]
+    rows = [[str(k), *(_budget(cells[k, number]) for number in _shown_numbers(turns))] for k in _shown_numbers(most)]
     return _Table(f"budgets{of}: share of tasks solved, mean of the best speedup (0 if unsolved)", [head, *rows])
+
+
+def _shown_numbers(most: int) -> list[int]:
+    return [k for k in range(1, most + 1) if most <= _MOST or k == most or k & (k - 1) == 0]
 
 
 def _budget(cell: Mapping[str, Any]) -> str:

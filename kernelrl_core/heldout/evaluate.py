@@ -79,6 +79,7 @@ async def evaluate_job(job: EvalJob, partial: Path | None = None) -> dict[str, A
         "policy": job.label,
         "split": settings.split,
         "samples": settings.samples,
+        **({"search": settings.search.method} if settings.search is not None else {}),
         "temperature": recipe.sampling.temperature if settings.temperature is None else settings.temperature,
         **scoreboard(groups, settings),
         **breakdown(groups, settings),
