@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,6 +16,7 @@ from kernelrl_core.cli.output import print_json, print_lines, require_output
 if TYPE_CHECKING:
     from kernelrl_core.heldout.evaluate import EvalJob
     from kernelrl_core.plugins.registry import Registry
+    from kernelrl_core.runs.directory import RunDir
 
 _T = TypeVar("_T")
 
@@ -72,8 +73,7 @@ def command(
         raise UsageError("--json and --format exclude each other", fix="choose one of them")
     options = {"split": split, "samples": samples, "temperature": temperature}
     overrides += tuple(f"eval.{key}={json.dumps(value)}" for key, value in options.items() if value is not None)
-    chosen = [choose_job(recipe_or_run, overrides, name, registry=registry()) for name in checkpoints or (None,)]
-    jobs = list({job.label: job for job in chosen}.values())
+    jobs = choose_jobs(recipe_or_run, overrides, checkpoints, registry=registry())
     if output is not None:
         require_output(output, force=force)
     reports, partials = [], []
@@ -121,10 +121,20 @@ def _print(reports: Sequence[dict[str, Any]], form: str | None) -> None:
 def choose_job(
     name: str, overrides: Sequence[str] = (), checkpoint: str | None = None, *, registry: Registry
 ) -> EvalJob:
-    """The held-out evaluation of a recipe or a run. A bare name is a recipe, unless only a run has that name.
+    """The held-out evaluation of a recipe or of one checkpoint of a run; see `choose_jobs`."""
+    return choose_jobs(name, overrides, () if checkpoint is None else (checkpoint,), registry=registry)[0]
+
+
+def choose_jobs(
+    name: str, overrides: Sequence[str] = (), checkpoints: Sequence[str] = (), *, registry: Registry
+) -> list[EvalJob]:
+    """The held-out evaluations of a recipe or a run. A bare name is a recipe, unless only a run has that name.
+
+    Args:
+        checkpoints: of the run; none: the last one. A checkpoint that is named twice is evaluated once.
 
     Raises:
-        LookupFailed: neither exists, or the run lacks the checkpoint.
+        LookupFailed: neither exists, or the run lacks a checkpoint.
         UsageError: the recipe is invalid, or the retriever searches other data than the run did, and no override
             changes the retriever.
     """
@@ -132,12 +142,11 @@ def choose_job(
     from kernelrl_core.errors import LookupFailed, UsageError
     from kernelrl_core.heldout.evaluate import EvalJob
     from kernelrl_core.planning.load import load_recipe
-    from kernelrl_core.runs.checkpoints import choose_checkpoint
     from kernelrl_core.runs.directory import find_run
     from kernelrl_core.runs.provenance import retriever_identity
     from kernelrl_core.training.continuation import run_recipe
 
-    is_run = (Path(name) / "recipe.yaml").is_file() or checkpoint is not None
+    is_run = (Path(name) / "recipe.yaml").is_file() or bool(checkpoints)
     if not is_run:
         try:
             loaded = load_recipe(name, overrides, registry=registry)
@@ -149,7 +158,7 @@ def choose_job(
         else:
             show_warnings(loaded)
             label = f"the untrained policy of recipe {loaded.name!r}"
-            return EvalJob(loaded.recipe, registry, label, resolved=loaded.resolved)
+            return [EvalJob(loaded.recipe, registry, label, resolved=loaded.resolved)]
     run = find_run(name)
     loaded = run_recipe(run, registry, overrides)
     show_warnings(loaded)
@@ -160,14 +169,30 @@ def choose_job(
                 f"the retriever searches other data than when run {run.path} started",
                 fix="restore that index, or name another one: retriever.index=DIR",
             )
+    rows = [_checkpoint_row(run, checkpoint) for checkpoint in checkpoints or ("last",)]
+    labels = {
+        f"the untrained policy of run {run.path}" if row is None else f"checkpoint {row['name']} of run {run.path}": row
+        for row in rows
+    }
+    return [EvalJob(loaded.recipe, registry, label, run, loaded.resolved, row) for label, row in labels.items()]
+
+
+def _checkpoint_row(run: RunDir, checkpoint: str) -> Mapping[str, Any] | None:
+    """The row of a checkpoint; None for `base`, the untrained policy.
+
+    Raises:
+        LookupFailed: the run lacks the checkpoint.
+    """
+    from kernelrl_core.errors import LookupFailed
+    from kernelrl_core.runs.checkpoints import choose_checkpoint
+
     if checkpoint == "base":
-        return EvalJob(loaded.recipe, registry, f"the untrained policy of run {run.path}", run, loaded.resolved)
+        return None
     try:
-        row = choose_checkpoint(run, checkpoint or "last")
+        return choose_checkpoint(run, checkpoint)
     except LookupFailed as error:
         error.fix += "; --checkpoint base is the untrained policy" if not run.rows("checkpoints") else ""
         raise
-    return EvalJob(loaded.recipe, registry, f"checkpoint {row['name']} of run {run.path}", run, loaded.resolved, row)
 
 
 def run_job(work: Coroutine[Any, Any, _T]) -> _T:
