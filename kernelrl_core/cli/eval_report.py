@@ -17,7 +17,7 @@ __all__ = ["csv_text", "flat", "markdown_lines", "text_lines"]
 _NOT_PRINTED = ("rows", "provenance", "recipe")
 _TABLES = ("outcomes", "reasons", "intervals", "levels", "turns", "budgets", "pass@1_ci")
 """Keys of a report that are no lines of the table of results."""
-_LEVEL_KEYS = ("pass@1", "correct_rate", "compile_rate", "fast_1", "geometric_mean_speedup")
+_LEVEL_KEYS = ("pass@1", "compile_rate", "fast_1", "geometric_mean_speedup")
 _MOST = 8
 """Numbers of episodes or turns in a table; of more, powers of two are shown."""
 

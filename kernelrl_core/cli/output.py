@@ -94,7 +94,9 @@ def difference_table(
             reason = "run time was not measured" if row["metric"] in ("fast_1", "speedup") else "not measured"
             rows.append((row["metric"], "–", "–", "–", reason, *[""] * (len(head) - 5)))
             continue
-        interval = "–" if row["interval"] is None else " to ".join(f"{bound:+.3f}" for bound in row["interval"])
+        interval = (
+            "all tasks equal" if row["interval"] is None else " to ".join(f"{bound:+.3f}" for bound in row["interval"])
+        )
         detectable = "–" if row["detectable"] is None else f"{row['detectable']:.3f}"
         means = (f"{row['base']:.3f}", f"{row['changed']:.3f}", f"{row['difference']:+.3f}")
         seeds = ["  ".join(f"{each:+.3f}" for each in row["by_seed"])] if by_seed else []

@@ -33,6 +33,10 @@ TaskValues = Mapping[str, Mapping[str, float | None]]
 """Task id -> metric -> value; None if it was not measured."""
 
 
+_SAME = 1e-12
+"""Differences between tasks below this come from rounding."""
+
+
 @attrs.frozen
 class PairedDifference:
     """Difference in one metric. Values are None if the metric was not measured for every task."""
@@ -46,9 +50,9 @@ class PairedDifference:
     difference: float | None = None
     """`changed` minus `base`."""
     interval: tuple[float, float] | None = None
-    """95 % interval of the difference over tasks; None with fewer than two tasks."""
+    """95 % interval of the difference over tasks; None if all tasks differ equally, or there is only one."""
     detectable: float | None = None
-    """Smallest detectable difference, given the measured variance."""
+    """Smallest detectable difference, given the measured variance; None like `interval`."""
     by_seed: tuple[float, ...] = ()
     """The difference of each seed."""
 
@@ -103,7 +107,8 @@ def _difference(
         return PairedDifference(metric)
     old, new = ([statistics.fmean(values) for values in zip(*by_seed, strict=True)] for by_seed in (before, after))
     differences = [late - early for early, late in zip(old, new, strict=True)]
-    enough = len(tasks) > 1
+    # Equal differences do not show how much tasks vary; an interval of width 0 would claim certainty.
+    enough = max(differences) - min(differences) > _SAME
     return PairedDifference(
         metric,
         base=statistics.fmean(old),

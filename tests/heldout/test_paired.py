@@ -89,6 +89,13 @@ def test_one_task_has_a_difference_and_no_interval() -> None:
     assert (row.difference, row.interval, row.detectable) == (0.5, None, None)
 
 
+def test_tasks_that_differ_equally_have_no_interval() -> None:
+    """Their variance would be 0, and so would the smallest detectable difference."""
+    row = found("pass@1", [values(0.1, 0.2, 0.3)], [values(0.4, 0.5, 0.6)])
+    assert row.difference == pytest.approx(0.3)
+    assert (row.interval, row.detectable) == (None, None)
+
+
 def test_a_metric_that_one_task_lacks_is_not_compared() -> None:
     row = found("fast_1", [values(0.5, None)], [values(0.5, 0.5)])
     assert row == PairedDifference("fast_1")
@@ -151,8 +158,9 @@ def test_exchanging_the_recipes_negates_the_difference(data: st.DataObject) -> N
     )
     assert there.difference == pytest.approx(-(back.difference or 0.0), abs=1e-12)
     assert there.detectable == pytest.approx(back.detectable)
-    assert there.interval is not None
-    assert back.interval is not None
+    assert (there.interval is None) == (back.interval is None)
+    if there.interval is None or back.interval is None:
+        return
     assert there.interval == pytest.approx((-back.interval[1], -back.interval[0]), abs=1e-9)
     assert there.interval[0] - 1e-12 <= (there.difference or 0.0) <= there.interval[1] + 1e-12
 
