@@ -27,7 +27,7 @@ class Result:
     """A finished held-out evaluation."""
 
     name: str
-    """Policy of the evaluation, for people."""
+    """File and policy of the evaluation, or run and step, for people."""
     groups: tuple[Group, ...]
     """The episodes of each task. Tasks have id and level, and no reference."""
     hashes: Mapping[str, str]
@@ -86,11 +86,14 @@ def _of_file(path: Path) -> list[Result]:
     except ValueError as error:
         raise UsageError(f"{path}: not a JSON document: {error}", fix="use a file of kernelrl eval --output") from None
     reports = document.get("evaluations", [document]) if isinstance(document, dict) else []
-    if not reports or any(not isinstance(report, dict) or "rows" not in report for report in reports):
+    if not reports or any(
+        not isinstance(report, dict) or not {"policy", "rows"} <= report.keys() for report in reports
+    ):
         raise UsageError(
-            f"{path}: no output of kernelrl eval: it has no rows", fix="use a file of kernelrl eval --output"
+            f"{path}: no output of kernelrl eval: it has no policy with rows",
+            fix="use a file of kernelrl eval --output",
         )
-    return [_result(report["policy"], report["rows"], report.get("recipe")) for report in reports]
+    return [_result(f"{path}: {report['policy']}", report["rows"], report.get("recipe")) for report in reports]
 
 
 def _of_run(run: RunDir, steps: int | None) -> Result:

@@ -87,8 +87,8 @@ def test_checkpoints_in_one_file_are_compared(kernelrl: Call) -> None:
     kernelrl("eval", "a", "--checkpoint", "base", "--checkpoint", "last", "--output", "both.json")
     document = json.loads(kernelrl("runs", "compare", "both.json", "--json").stdout)
     assert [result["name"] for result in document["results"]] == [
-        "the untrained policy of run runs/a",
-        "checkpoint 000002 of run runs/a",
+        "both.json: the untrained policy of run runs/a",
+        "both.json: checkpoint 000002 of run runs/a",
     ]
     assert document["comparisons"][0]["recipe"] == []
 
