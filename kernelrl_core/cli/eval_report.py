@@ -133,7 +133,7 @@ def _outcomes(report: Mapping[str, Any], of: str) -> _Table:
 
 
 def _levels(report: Mapping[str, Any], of: str) -> _Table:
-    keys = [key for key in _LEVEL_KEYS if key in report]
+    keys = [key for key in _LEVEL_KEYS if any(found.get(key) is not None for found in report["levels"].values())]
     rows = [
         [level, str(found["num_tasks"]), *(_with_interval(found, key) for key in keys)]
         for level, found in report["levels"].items()
@@ -143,12 +143,13 @@ def _levels(report: Mapping[str, Any], of: str) -> _Table:
 
 def _turns(report: Mapping[str, Any], of: str) -> _Table:
     best, average = (key for key in report["turns"][0] if key.startswith(("best@", "avg@")))
+    figures = ("correct", "speedup") if _timed(report) else ("correct",)
     head = ["turn", "replies", "compiled", "correct"]
-    head += [f"{key} {what}" for what in ("correct", "speedup") for key in (best, average)]
+    head += [f"{key} {what}" for what in figures for key in (best, average)]
     rows = [
         [
             *(_shown(row[key]) for key in ("turn", "num_replies", "compile_rate", "correct_rate")),
-            *(_shown(row[key][what]) for what in ("correct", "speedup") for key in (best, average)),
+            *(_shown(row[key][what]) for what in figures for key in (best, average)),
         ]
         for row in report["turns"]
         if row["turn"] in _shown_numbers(len(report["turns"]))
@@ -161,7 +162,12 @@ def _budgets(report: Mapping[str, Any], of: str) -> _Table:
     most, turns = max(episodes for episodes, _ in cells), max(turns for _, turns in cells)
     head = ["episodes", *(f"{number} turn{'s' if number > 1 else ''}" for number in _shown_numbers(turns))]
     rows = [[str(k), *(_budget(cells[k, number]) for number in _shown_numbers(turns))] for k in _shown_numbers(most)]
-    return _Table(f"budgets{of}: share of tasks solved, mean of the best speedup (0 if unsolved)", [head, *rows])
+    speedup = ", mean of the best speedup (0 if unsolved)" if _timed(report) else ""
+    return _Table(f"budgets{of}: share of tasks solved{speedup}", [head, *rows])
+
+
+def _timed(report: Mapping[str, Any]) -> bool:
+    return any(row["speedup"] is not None for row in report["budgets"])
 
 
 def _shown_numbers(most: int) -> list[int]:
@@ -180,9 +186,10 @@ def _notes(reports: Sequence[Mapping[str, Any]]) -> list[str]:
     absent: dict[str, list[str]] = {}
     for report in reports:
         for key, why in report["reasons"].items():
-            if key not in (found := absent.setdefault(why, [])):
-                found.append(key)
-    notes += [f"no {', '.join(keys)}: {why}" for why, keys in absent.items()]
+            # Results of the same turns lack a value for the same reason.
+            if not key.endswith(("_as_measured", "_eager")):
+                absent.setdefault(why, []).append(key)
+    notes += [f"no {', '.join(dict.fromkeys(keys))}: {why}" for why, keys in absent.items()]
     qualities = {row["quality"] for report in reports for row in report["intervals"].values()}
     if "rough" in qualities:
         notes.append(f"rough: the interval is of {ROUGH_TASKS} to {GOOD_TASKS - 1} tasks")

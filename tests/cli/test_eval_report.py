@@ -56,7 +56,13 @@ def test_of_many_turns_powers_of_two_and_the_last_are_shown() -> None:
 
 
 def test_missing_results_are_notes_with_their_reason() -> None:
-    assert text_lines([report([turn(None)])])[-1].startswith("no geometric_mean_speedup, ")
+    assert text_lines([report([turn(None)])])[-1] == "no geometric_mean_speedup: no sample is correct"
+
+
+def test_tables_without_run_times_have_no_speedups() -> None:
+    untimed = make_turn(Outcome.CORRECT, evaluation=make_evaluation(Outcome.CORRECT))
+    lines = text_lines([report([untimed, untimed], [turn(None), untimed], levels=(1, 2))])
+    assert not [line for line in lines if "speedup" in line and not line.startswith("no ")]
 
 
 def test_a_rough_interval_is_marked() -> None:
