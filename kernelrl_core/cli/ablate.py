@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import click
 
-from kernelrl_core.cli.output import print_json, print_lines, require_output, table
+from kernelrl_core.cli.output import difference_table, print_json, print_lines, require_output, table
 
 if TYPE_CHECKING:
     from kernelrl_core.heldout.paired import TaskValues
     from kernelrl_core.plugins.registry import Registry
     from kernelrl_core.recipe.schema import Recipe
-    from kernelrl_core.types import Group, Task, Turn
+    from kernelrl_core.types import Task
 
 _MAIN = "from kernelrl_core.cli.main import main; main()"
 _ASSUMPTION = "80 % power, success rates of the tasks spread evenly over 0 to 1"
@@ -55,16 +55,12 @@ class _Measurement:
             return self.path.is_file()
         return (self.path / "recipe.yaml").is_file() and RunDir(self.path).state()[0] == "finished"
 
-    def rows(self) -> list[dict[str, Any]]:
-        """Rows of the turns of the last held-out evaluation."""
-        from kernelrl_core.runs.directory import RunDir
+    def values(self) -> TaskValues:
+        """Values of the tasks in the last held-out evaluation."""
+        from kernelrl_core.heldout.paired import task_values
+        from kernelrl_core.heldout.results import read_results
 
-        if self.command[0] == "eval":
-            report: dict[str, Any] = json.loads(self.path.read_text(encoding="utf-8"))
-            return list(report["rows"])
-        rows = RunDir(self.path).rows("eval_samples")
-        last = max((row["step"] for row in rows), default=0)
-        return [row for row in rows if row["step"] == last]
+        return task_values(read_results(str(self.path))[0].groups)
 
 
 def _seeds(context: click.Context, parameter: click.Parameter, text: str | None) -> tuple[int, ...] | None:
@@ -107,8 +103,8 @@ def command(
     """Compare RECIPE with RECIPE changed by KEY=VALUE: same tasks, seeds and budget.
 
     Both are trained once per seed, as ordinary runs below ./runs. Their held-out evaluations after the last step are
-    compared task by task: differences in correct, pass@1, fast_1 and reward, with 95 % intervals over tasks. The same
-    command again skips finished runs and continues unfinished ones.
+    compared task by task: differences in rates, speedup and reward, with 95 % intervals over tasks. The same command
+    again skips finished runs and continues unfinished ones.
 
     With --eval-only, RECIPE may also be a run, whose last checkpoint is evaluated with and without the change.
 
@@ -141,7 +137,7 @@ def command(
             if code := _finish(measurement):
                 click.echo(f"stopped at {measurement.path}; the same command continues", err=True)
                 context.exit(code)
-    values = {name: [_values(each, tasks) for each in chosen] for name, chosen in measurements.items()}
+    values = {name: [each.values() for each in chosen] for name, chosen in measurements.items()}
     document = _document(facts, values)
     if output is not None:
         _write(output, {**document, **_details(arms[0].recipe, values, registry())})
@@ -218,7 +214,7 @@ def _plan(
     tasks: Sequence[Task],
 ) -> dict[str, Any]:
     """Facts that are known before anything is sampled."""
-    from kernelrl_core.heldout.paired import detectable_difference, expected_error
+    from kernelrl_core.heldout.intervals import detectable_difference, expected_error
 
     runs = [
         {"arm": arm, "seed": each.seed, "path": str(each.path), "finished": each.finished()}
@@ -276,27 +272,6 @@ def _finish(measurement: _Measurement) -> int:
         signal.signal(signal.SIGTERM, former)
 
 
-def _values(measurement: _Measurement, tasks: Sequence[Task]) -> TaskValues:
-    from kernelrl_core.heldout.paired import task_values
-
-    return task_values(_groups(measurement.rows(), tasks))
-
-
-def _groups(rows: Sequence[Mapping[str, Any]], tasks: Sequence[Task]) -> list[Group]:
-    from kernelrl_core.runs.rows import sample_id, turn_from_row
-    from kernelrl_core.types import Episode, Group
-
-    # A turn that was lost and sampled again after an interruption has two rows.
-    turns = {sample_id(row): turn_from_row(row, tasks[row["task_index"]]) for row in rows}
-    episodes: dict[int, dict[int, list[Turn]]] = {index: {} for index in range(len(tasks))}
-    for where in sorted(turns, key=lambda where: (where.task_index, where.attempt, where.turn)):
-        episodes[where.task_index].setdefault(where.attempt, []).append(turns[where])
-    return [
-        Group(task, tuple(Episode(tuple(found)) for found in episodes[index].values()))
-        for index, task in enumerate(tasks)
-    ]
-
-
 def _document(facts: Mapping[str, Any], values: Mapping[str, Sequence[TaskValues]]) -> dict[str, Any]:
     from kernelrl_core.heldout.paired import paired_differences, shared_tasks
 
@@ -329,22 +304,8 @@ def _write(output: Path, document: Mapping[str, Any]) -> None:
 
 
 def _lines(document: Mapping[str, Any]) -> list[str]:
-    rows: list[tuple[str, ...]] = [
-        ("metric", "base", "changed", "difference", "95 % interval", "detectable", "by seed")
-    ]
-    rows += [_row(row) for row in document["differences"]]
-    lines = table(rows)
+    lines = difference_table(document["differences"], "base", "changed", by_seed=True)
     lost = f", {document['tasks_lost']} tasks lost to infrastructure errors" if document["tasks_lost"] else ""
     lines.append(f"{document['tasks']} tasks, {document['episodes_per_task']} episodes per task with each recipe{lost}")
     lines.append("intervals are over tasks; they do not cover the variation between training runs (by seed)")
     return lines
-
-
-def _row(row: Mapping[str, Any]) -> tuple[str, ...]:
-    if row["difference"] is None:
-        reason = "run time was not measured" if row["metric"] == "fast_1" else "not measured"
-        return (row["metric"], "–", "–", "–", reason, "", "")
-    interval = "–" if row["interval"] is None else " to ".join(f"{bound:+.3f}" for bound in row["interval"])
-    detectable = "–" if row["detectable"] is None else f"{row['detectable']:.3f}"
-    means = (f"{row['base']:.3f}", f"{row['changed']:.3f}", f"{row['difference']:+.3f}")
-    return (row["metric"], *means, interval, detectable, "  ".join(f"{each:+.3f}" for each in row["by_seed"]))

@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from kernelrl_core.cli.output import print_json, print_lines, require_output, table
+from kernelrl_core.cli.output import print_json, print_lines, require_output
 
 if TYPE_CHECKING:
     from kernelrl_core.heldout.evaluate import EvalJob
     from kernelrl_core.plugins.registry import Registry
+    from kernelrl_core.runs.directory import RunDir
 
 _T = TypeVar("_T")
 
@@ -24,7 +25,10 @@ _T = TypeVar("_T")
 @click.argument("recipe_or_run")
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
 @click.option(
-    "--checkpoint", help="Checkpoint of the run: its step count, 'last' (default), or 'base' for the untrained policy."
+    "--checkpoint",
+    "checkpoints",
+    multiple=True,
+    help="Checkpoint of the run: its step count, 'last' (default), or 'base' for the untrained policy. Repeatable.",
 )
 @click.option(
     "--kernels", help="Evaluate existing kernels in place of a policy: a directory, a run, or an earlier --output file."
@@ -39,10 +43,11 @@ _T = TypeVar("_T")
 )
 @click.option("--force", is_flag=True, help="Overwrite an existing --output file.")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as one JSON document.")
+@click.option("--format", "form", type=click.Choice(["md", "csv"]), help="Print the results as Markdown or CSV.")
 def command(
     recipe_or_run: str,
     overrides: tuple[str, ...],
-    checkpoint: str | None,
+    checkpoints: tuple[str, ...],
     kernels: str | None,
     split: str | None,
     samples: int | None,
@@ -50,8 +55,9 @@ def command(
     output: Path | None,
     force: bool,
     as_json: bool,
+    form: str | None,
 ) -> None:
-    """Measure a policy on a held-out split: pass@k, fast_p, speedup, outcomes.
+    """Measure a policy on a held-out split: pass@k, fast_p, speedup, outcomes, by level, turn and budget.
 
     RECIPE_OR_RUN is a recipe, whose untrained policy is measured, or a run directory, of which a checkpoint is
     measured. A warm start of the recipe counts as part of the untrained policy. KEY=VALUE override recipe keys. A run
@@ -63,48 +69,87 @@ def command(
     \b
     Examples:
       kernelrl eval runs/quickstart --samples 4
+      kernelrl eval runs/quickstart --checkpoint base --checkpoint last --output both.json
       kernelrl eval quickstart --split held_out --output base.json
       kernelrl eval quickstart --kernels base.json evaluation.trials=20
       kernelrl eval kernelbench_cuda.yaml --kernels KernelBench/runs/my_run --output judged.json
     """
     from kernelrl_core.cli.eval_kernels import refuse_policy_options, with_kernels
+    from kernelrl_core.errors import UsageError
     from kernelrl_core.heldout.evaluate import evaluate_job
     from kernelrl_core.plugins.registry import registry
-    from kernelrl_core.storage import disk_error, write_atomically
 
+    if as_json and form is not None:
+        raise UsageError("--json and --format exclude each other", fix="choose one of them")
     if kernels is not None:
-        refuse_policy_options({"--checkpoint": checkpoint, "--samples": samples, "--temperature": temperature})
+        given = {"--checkpoint": checkpoints or None, "--samples": samples, "--temperature": temperature}
+        refuse_policy_options(given)
     options = {"split": split, "samples": samples, "temperature": temperature}
     overrides += tuple(f"eval.{key}={json.dumps(value)}" for key, value in options.items() if value is not None)
-    job = choose_job(recipe_or_run, overrides, checkpoint, registry=registry())
+    jobs = choose_jobs(recipe_or_run, overrides, checkpoints, registry=registry())
     if kernels is not None:
-        job = with_kernels(job, kernels, split)
+        jobs = [with_kernels(jobs[0], kernels, split)]
     if output is not None:
         require_output(output, force=force)
-    click.echo(f"evaluating {job.label} on split {job.recipe.eval.split!r}", err=True)
-    partial = output.with_name(f"{output.name}.partial") if output is not None else None
-    report = run_job(evaluate_job(job, partial))
-    if output is not None and partial is not None:
-        try:
-            write_atomically(output, json.dumps(report, indent=1) + "\n")
-        except OSError as error:
-            raise disk_error(output, error) from error
-        partial.unlink()
+    reports, partials = [], []
+    for job in jobs:
+        click.echo(f"evaluating {job.label} on split {job.recipe.eval.split!r}", err=True)
+        if output is not None:
+            partials.append(_partial(output, job, several=len(jobs) > 1))
+        reports.append(run_job(evaluate_job(job, partials[-1] if partials else None)))
+    if output is not None:
+        _write(output, reports)
+        for partial in partials:
+            partial.unlink()
         click.echo(f"written: {output}", err=True)
-    flat = {key: value for key, value in report.items() if key not in ("rows", "provenance")}
-    if as_json:
-        print_json(flat)
+    _print(reports, "json" if as_json else form)
+
+
+def _partial(output: Path, job: EvalJob, *, several: bool) -> Path:
+    """The file of the finished turns of an evaluation, from which the same command continues."""
+    part = "" if not several else f".{job.checkpoint['name'] if job.checkpoint is not None else 'base'}"
+    return output.with_name(f"{output.name}{part}.partial")
+
+
+def _write(output: Path, reports: Sequence[dict[str, Any]]) -> None:
+    from kernelrl_core.storage import disk_error, write_atomically
+
+    document = reports[0] if len(reports) == 1 else {"evaluations": reports}
+    try:
+        write_atomically(output, json.dumps(document, indent=1) + "\n")
+    except OSError as error:
+        raise disk_error(output, error) from error
+
+
+def _print(reports: Sequence[dict[str, Any]], form: str | None) -> None:
+    from kernelrl_core.cli.eval_report import csv_text, flat, markdown_lines, text_lines
+
+    if form == "json":
+        documents = [flat(report) for report in reports]
+        print_json(documents[0] if len(documents) == 1 else {"evaluations": documents})
+    elif form == "csv":
+        click.echo(csv_text(reports), nl=False)
     else:
-        print_lines(_lines(flat))
+        print_lines((markdown_lines if form == "md" else text_lines)(reports))
 
 
 def choose_job(
     name: str, overrides: Sequence[str] = (), checkpoint: str | None = None, *, registry: Registry
 ) -> EvalJob:
-    """The held-out evaluation of a recipe or a run. A bare name is a recipe, unless only a run has that name.
+    """The held-out evaluation of a recipe or of one checkpoint of a run; see `choose_jobs`."""
+    return choose_jobs(name, overrides, () if checkpoint is None else (checkpoint,), registry=registry)[0]
+
+
+def choose_jobs(
+    name: str, overrides: Sequence[str] = (), checkpoints: Sequence[str] = (), *, registry: Registry
+) -> list[EvalJob]:
+    """The held-out evaluations of a recipe or a run. A bare name is a recipe, unless only a run has that name.
+
+    Args:
+        checkpoints: of the run; none: the last one. A checkpoint that is named twice is evaluated once.
 
     Raises:
-        LookupFailed: neither exists, or the run lacks the checkpoint.
+        LookupFailed: neither exists, or the run lacks a checkpoint.
         UsageError: the recipe is invalid, or the retriever searches other data than the run did, and no override
             changes the retriever.
     """
@@ -112,12 +157,11 @@ def choose_job(
     from kernelrl_core.errors import LookupFailed, UsageError
     from kernelrl_core.heldout.evaluate import EvalJob
     from kernelrl_core.planning.load import load_recipe
-    from kernelrl_core.runs.checkpoints import choose_checkpoint
     from kernelrl_core.runs.directory import find_run
     from kernelrl_core.runs.provenance import retriever_identity
     from kernelrl_core.training.continuation import run_recipe
 
-    is_run = (Path(name) / "recipe.yaml").is_file() or checkpoint is not None
+    is_run = (Path(name) / "recipe.yaml").is_file() or bool(checkpoints)
     if not is_run:
         try:
             loaded = load_recipe(name, overrides, registry=registry)
@@ -129,7 +173,7 @@ def choose_job(
         else:
             show_warnings(loaded)
             label = f"the untrained policy of recipe {loaded.name!r}"
-            return EvalJob(loaded.recipe, registry, label, resolved=loaded.resolved)
+            return [EvalJob(loaded.recipe, registry, label, resolved=loaded.resolved)]
     run = find_run(name)
     loaded = run_recipe(run, registry, overrides)
     show_warnings(loaded)
@@ -140,14 +184,30 @@ def choose_job(
                 f"the retriever searches other data than when run {run.path} started",
                 fix="restore that index, or name another one: retriever.index=DIR",
             )
+    rows = [_checkpoint_row(run, checkpoint) for checkpoint in checkpoints or ("last",)]
+    labels = {
+        f"the untrained policy of run {run.path}" if row is None else f"checkpoint {row['name']} of run {run.path}": row
+        for row in rows
+    }
+    return [EvalJob(loaded.recipe, registry, label, run, loaded.resolved, row) for label, row in labels.items()]
+
+
+def _checkpoint_row(run: RunDir, checkpoint: str) -> Mapping[str, Any] | None:
+    """The row of a checkpoint; None for `base`, the untrained policy.
+
+    Raises:
+        LookupFailed: the run lacks the checkpoint.
+    """
+    from kernelrl_core.errors import LookupFailed
+    from kernelrl_core.runs.checkpoints import choose_checkpoint
+
     if checkpoint == "base":
-        return EvalJob(loaded.recipe, registry, f"the untrained policy of run {run.path}", run, loaded.resolved)
+        return None
     try:
-        row = choose_checkpoint(run, checkpoint or "last")
+        return choose_checkpoint(run, checkpoint)
     except LookupFailed as error:
         error.fix += "; --checkpoint base is the untrained policy" if not run.rows("checkpoints") else ""
         raise
-    return EvalJob(loaded.recipe, registry, f"checkpoint {row['name']} of run {run.path}", run, loaded.resolved, row)
 
 
 def run_job(work: Coroutine[Any, Any, _T]) -> _T:
@@ -158,24 +218,3 @@ def run_job(work: Coroutine[Any, Any, _T]) -> _T:
         return asyncio.run(work)
     except BaseExceptionGroup as group:
         raise first_error(group) from group
-
-
-def _lines(report: dict[str, Any]) -> list[str]:
-    reasons = report["reasons"]
-    absent: dict[str, list[str]] = {}
-    rows = []
-    for key, value in report.items():
-        if value is None and key in reasons:
-            absent.setdefault(reasons[key], []).append(key)
-        elif key not in ("reasons", "outcomes"):
-            rows.append((key, _shown(value)))
-    counts = ", ".join(f"{name} {count}" for name, count in report["outcomes"].items() if count)
-    return [*table([*rows, ("outcomes", counts)]), *(f"no {', '.join(keys)}: {why}" for why, keys in absent.items())]
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:.3f}"
-    if isinstance(value, list):
-        return " – ".join(_shown(item) for item in value)
-    return "–" if value is None else str(value)

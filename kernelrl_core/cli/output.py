@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unicodedata import combining, east_asian_width
@@ -15,7 +15,15 @@ import click
 if TYPE_CHECKING:
     from kernelrl_core.runs.directory import RunDir
 
-__all__ = ["print_json", "print_lines", "print_result", "require_output", "require_writable", "table"]
+__all__ = [
+    "difference_table",
+    "print_json",
+    "print_lines",
+    "print_result",
+    "require_output",
+    "require_writable",
+    "table",
+]
 
 
 def require_output(path: Path, *, force: bool | None = None) -> None:
@@ -90,6 +98,32 @@ def table(rows: Sequence[Sequence[object]], *, right: Sequence[int] = ()) -> lis
         )
         lines.append("  ".join(padded).rstrip())
     return lines
+
+
+def difference_table(
+    differences: Iterable[Mapping[str, Any]], base: str, changed: str, *, by_seed: bool = False
+) -> list[str]:
+    """A table of paired differences: values of both, difference, interval and smallest detectable difference.
+
+    Args:
+        differences: `PairedDifference` values as plain data.
+        base, changed: names of the two.
+    """
+    head = ("metric", base, changed, "difference", "95 % interval", "detectable", *(["by seed"] if by_seed else []))
+    rows = [head]
+    for row in differences:
+        if row["difference"] is None:
+            reason = "run time was not measured" if row["metric"] in ("fast_1", "speedup") else "not measured"
+            rows.append((row["metric"], "–", "–", "–", reason, *[""] * (len(head) - 5)))
+            continue
+        interval = (
+            "all tasks equal" if row["interval"] is None else " to ".join(f"{bound:+.3f}" for bound in row["interval"])
+        )
+        detectable = "–" if row["detectable"] is None else f"{row['detectable']:.3f}"
+        means = (f"{row['base']:.3f}", f"{row['changed']:.3f}", f"{row['difference']:+.3f}")
+        seeds = ["  ".join(f"{each:+.3f}" for each in row["by_seed"])] if by_seed else []
+        rows.append((row["metric"], *means, interval, detectable, *seeds))
+    return table(rows)
 
 
 def _width(text: str) -> int:

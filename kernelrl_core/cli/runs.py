@@ -1,4 +1,4 @@
-"""`kernelrl runs`: list runs, show one, and list its suspect samples."""
+"""`kernelrl runs`: list, show, compare and delete runs, and list their suspect samples."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @click.group("runs")
 def command() -> None:
-    """List the runs below ./runs, show or delete one, and review its suspect samples."""
+    """List the runs below ./runs, show, compare or delete them, and review suspect samples."""
 
 
 @command.command("list", short_help="List runs with state and progress.")
@@ -70,6 +70,38 @@ def show_command(run: str, as_json: bool) -> None:
         return
     rows = [*result_rows(facts), ("started", origin["started"]), ("version", f"kernelrl {origin['kernelrl']}")]
     print_lines(table([*rows, ("latest checkpoint", checkpoints[-1] if checkpoints else "none")]))
+
+
+@command.command("compare", short_help="Compare held-out evaluations of runs.")
+@click.argument("results", nargs=-1, required=True, metavar="RUN|FILE...")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def compare_command(results: tuple[str, ...], as_json: bool) -> None:
+    """Compare held-out evaluations task by task: the first with each other one.
+
+    Each is a run, whose last held-out evaluation counts, RUN@N for the one after N steps, or a file of `kernelrl eval
+    --output`, which may hold several. Differences of recipe, result and cost are printed, with 95 % intervals over the
+    common tasks and the smallest detectable difference.
+
+    \b
+    Examples:
+      kernelrl runs compare quickstart quickstart_raicl
+      kernelrl runs compare quickstart@0 quickstart
+      kernelrl runs compare before.json after.json --json
+    """
+    from kernelrl_core.cli.runs_compare import comparison, comparison_lines
+    from kernelrl_core.errors import UsageError
+    from kernelrl_core.heldout.results import read_results
+
+    found = [result for name in results for result in read_results(name)]
+    if len(found) < 2:
+        raise UsageError(
+            f"nothing to compare with {found[0].name}", fix="name a second run, RUN@N or file of kernelrl eval --output"
+        )
+    document = comparison(found)
+    if as_json:
+        print_json(document)
+    else:
+        print_lines(comparison_lines(document))
 
 
 @command.command("rm", short_help="Delete runs.")

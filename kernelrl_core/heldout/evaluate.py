@@ -13,6 +13,7 @@ import attrs
 
 from kernelrl_core.environment.environment import Environment
 from kernelrl_core.errors import KernelRLError
+from kernelrl_core.heldout.breakdown import breakdown
 from kernelrl_core.heldout.existing_kernels import ExistingKernels, evaluate_existing
 from kernelrl_core.heldout.scoreboard import best_turn, scoreboard
 from kernelrl_core.heldout.split import rollout_split
@@ -53,7 +54,8 @@ class EvalJob:
 
 
 async def evaluate_job(job: EvalJob, partial: Path | None = None) -> dict[str, Any]:
-    """Run the evaluation and return its report: scoreboard, `provenance`, and `rows` with one row per turn.
+    """Run the evaluation and return its report: scoreboard, breakdown, `recipe`, `provenance`, and `rows` with one row
+    per turn.
 
     Args:
         partial: JSONL file of finished turns, written during the evaluation. An equal job continues from it; the file
@@ -86,8 +88,11 @@ async def evaluate_job(job: EvalJob, partial: Path | None = None) -> dict[str, A
         "policy": job.label,
         "split": settings.split,
         "samples": settings.samples,
+        **({"search": settings.search.method} if settings.search is not None else {}),
         "temperature": _temperature(job),
         **scoreboard(groups, settings),
+        **breakdown(groups, settings),
+        "recipe": dict(job.resolved),
         "provenance": provenance(recipe, job.registry),
         "rows": [sample_row(turn) for turn in turns],
     }
@@ -109,7 +114,7 @@ async def _existing_groups(
     finished: Mapping[SampleId, Turn],
 ) -> list[Group]:
     """The evaluated kernels of a job without a policy."""
-    secret = job.run.secret() if job.run is not None else os.urandom(32)
+    secret = _secret(job, console)
     reporting = asyncio.create_task(console.keep_reporting())
     try:
         environment = Environment.from_recipe(
@@ -150,7 +155,7 @@ async def sample_task(job: EvalJob, task: Task, episodes: int) -> list[Episode]:
 async def _opened(job: EvalJob, console: Console) -> AsyncIterator[Session]:
     """The session of a job with its checkpoint loaded, and the progress on the console."""
     recipe = job.recipe
-    secret = job.run.secret() if job.run is not None else os.urandom(32)
+    secret = _secret(job, console)
     reporting = asyncio.create_task(console.keep_reporting())
     try:
         async with open_session(
@@ -170,6 +175,16 @@ async def _opened(job: EvalJob, console: Console) -> AsyncIterator[Session]:
     finally:
         reporting.cancel()
         console.close()
+
+
+def _secret(job: EvalJob, console: Console) -> bytes:
+    """The key of the hidden input seeds: that of the run, unless a copy of the run lacks it."""
+    if job.run is not None:
+        try:
+            return job.run.secret()
+        except KernelRLError as error:
+            console.say(f"{error.message}; the inputs are other random ones than in the run")
+    return os.urandom(32)
 
 
 def _say_lost(episodes: Sequence[Episode], console: Console) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kernelrl_core.heldout.scoreboard import scoreboard
+from kernelrl_core.heldout.search import search_rollout
 from kernelrl_core.monitoring.events import Event, PhaseStarted
 from kernelrl_core.recipe.schema import EvalSettings
 from kernelrl_core.rollout.episode import Recorder
@@ -25,7 +26,8 @@ async def rollout_split(
     update: int,
     finished: Callable[[Sequence[Task]], Mapping[SampleId, Turn]],
 ) -> list[Group]:
-    """The groups of all tasks of `eval.split`, in the order of the tasks; episodes run concurrently.
+    """The groups of all tasks of `eval.split`, in the order of the tasks; episodes run concurrently. With
+    `eval.search` a group has one episode, the search.
 
     Args:
         publish: receives the phase event.
@@ -39,9 +41,13 @@ async def rollout_split(
     settings = session.recipe.eval
     tasks = eval_tasks(session.environment.tasks, settings)
     publish(PhaseStarted(f"evaluating {settings.split}", len(tasks) * settings.samples * session.recipe.episode.turns))
-    rollout = session_rollout(
-        session, tasks, settings.samples, recorder, purpose="eval", step=update, finished=finished(tasks)
-    )
+    done = finished(tasks)
+    if settings.search is not None:
+        rollout = search_rollout(session, tasks, settings.search, recorder, step=update, finished=done)
+    else:
+        rollout = session_rollout(
+            session, tasks, settings.samples, recorder, purpose="eval", step=update, finished=done
+        )
     async with rollout:
         return [group async for group in rollout]
 

@@ -19,7 +19,7 @@ def keys_without_effect(recipe: Recipe, merged: Merged) -> Iterator[Problem]:
             continue
         for dotted in keys:
             path = tuple(dotted.split("."))
-            if path in merged.origins and _value(recipe, path) != _value(plain, path):
+            if path in merged.origins and _value(recipe, path) != _default(plain, path):
                 yield Problem(merged.origin(path), dotted, f"has no effect{why}")
 
 
@@ -30,9 +30,21 @@ def _value(recipe: Recipe, path: tuple[str, ...]) -> object:
     return value
 
 
+def _default(plain: Recipe, path: tuple[str, ...]) -> object:
+    """Default of a key; None within a mapping that is null by default."""
+    value: object = plain
+    for key in path:
+        value = getattr(value, key, None)
+    return value
+
+
 def _extended_too_late(recipe: Recipe) -> bool:
     extend, steps = recipe.sampling.extend, recipe.train.steps
     return extend is not None and steps is not None and extend.after_step >= steps
+
+
+def _no_beam(recipe: Recipe) -> bool:
+    return recipe.eval.search is not None and recipe.eval.search.method != "beam"
 
 
 def _beyond_context(recipe: Recipe) -> bool:
@@ -80,8 +92,14 @@ _RULES: tuple[tuple[tuple[str, ...], Callable[[Recipe], bool], str], ...] = (
     (("sampling.max_tokens",), _beyond_context, ": a reply ends where the context of the policy is full"),
     (
         ("eval.pass_at",),
-        lambda recipe: max(recipe.eval.pass_at, default=0) > recipe.eval.samples,
+        lambda recipe: recipe.eval.search is None and max(recipe.eval.pass_at, default=0) > recipe.eval.samples,
         " for k above the episodes per task (eval.samples)",
     ),
+    (
+        ("eval.pass_at",),
+        lambda recipe: recipe.eval.search is not None and max(recipe.eval.pass_at, default=0) > 1,
+        " for k above 1: a search is one episode per task (eval.search)",
+    ),
+    (("eval.search.width",), _no_beam, ": only beam continues from several kernels (eval.search.method)"),
 )
 """Keys, the condition under which they have no effect, and the reason."""

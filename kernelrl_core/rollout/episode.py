@@ -20,7 +20,7 @@ from kernelrl_core.environment.scoring import lost_turn
 from kernelrl_core.errors import InfrastructureError, StorageError
 from kernelrl_core.monitoring.timeline import split_evaluation
 from kernelrl_core.plugins.boundary import plugin_boundary
-from kernelrl_core.recipe.schema import Recipe, SpeedupStop
+from kernelrl_core.recipe.schema import EpisodeSettings, Recipe, SpeedupStop
 from kernelrl_core.rollout.sampler import Sampled, Sampler, SampleRequest
 from kernelrl_core.types import Episode, Example, ExcludedExample, Message, Prompt, SampleId, ShownExample, Task, Turn
 from kernelrl_core.types.seeds import derived_seed, sample_seed
@@ -31,10 +31,12 @@ __all__ = [
     "EpisodeRunner",
     "Recorder",
     "Renderer",
+    "is_good_enough",
     "is_verified",
     "lose_episode",
     "reply_limit",
     "run_episode",
+    "run_turn",
 ]
 
 
@@ -50,9 +52,11 @@ class EpisodeId:
     """Index of the task within the step's batch."""
     episode: int
     """Index among the episodes of the task."""
+    other_turns: int = 0
+    """Turns of the episode that its prompts do not show, before the next one; above 0 in a search only."""
 
     def turn(self, number: int) -> SampleId:
-        return SampleId(self.step, self.task_index, self.episode, number)
+        return SampleId(self.step, self.task_index, self.episode, number + self.other_turns)
 
 
 class Renderer(Protocol):
@@ -184,13 +188,8 @@ class EpisodeRunner:
     def _is_over(self) -> bool:
         if len(self.turns) >= self._environment.recipe.episode.turns:
             return True
-        return bool(self.turns) and (self.turns[-1].masked or self._is_good_enough(self.turns[-1]))
-
-    def _is_good_enough(self, turn: Turn) -> bool:
-        stop = self._environment.recipe.episode.stop
-        if isinstance(stop, SpeedupStop):
-            return turn.speedup is not None and turn.speedup >= stop.speedup
-        return stop == "correct" and turn.correct
+        settings = self._environment.recipe.episode
+        return bool(self.turns) and (self.turns[-1].masked or is_good_enough(self.turns[-1], settings))
 
     def _require_current(self, request: SampleRequest) -> None:
         if request is not self._request:
@@ -226,24 +225,41 @@ async def run_episode(runner: EpisodeRunner, sampler: Sampler, recorder: Recorde
         StorageError: the run directory cannot be written.
         KernelRLError: a plugin failed, or the task is unusable.
     """
-    purpose = runner.id.purpose
     while (request := runner.next_prompt()) is not None:
-        sampled: Sampled | None = None
-        try:
-            async with sampler.slot(request.id) as slot:  # released before the evaluation
-                recorder.require_budget()
-                await recorder.begin(purpose, request.id)
-                sampled = await slot.sample(request)
-            with sampler.timeline.span("evaluating") as span:
-                turn = await runner.submit(request, sampled)
-            split_evaluation(span, turn)
-            sampler.observe(request.id, sampled.seconds["sample"] + span.seconds())
-        except StorageError:  # a run that cannot record its turns must stop: sampling costs money
-            raise
-        except InfrastructureError as error:
-            turn = runner.submit_lost(request, error, sampled)
-        await recorder.record(purpose, turn)
+        await run_turn(runner, request, sampler, recorder)
     return runner.episode
+
+
+async def run_turn(runner: EpisodeRunner, request: SampleRequest, sampler: Sampler, recorder: Recorder) -> Turn:
+    """Sample, evaluate and record one turn of an episode. Raises like `run_episode`.
+
+    Args:
+        request: the current request of `runner`.
+    """
+    purpose = runner.id.purpose
+    sampled: Sampled | None = None
+    try:
+        async with sampler.slot(request.id) as slot:  # released before the evaluation
+            recorder.require_budget()
+            await recorder.begin(purpose, request.id)
+            sampled = await slot.sample(request)
+        with sampler.timeline.span("evaluating") as span:
+            turn = await runner.submit(request, sampled)
+        split_evaluation(span, turn)
+        sampler.observe(request.id, sampled.seconds["sample"] + span.seconds())
+    except StorageError:  # a run that cannot record its turns must stop: sampling costs money
+        raise
+    except InfrastructureError as error:
+        turn = runner.submit_lost(request, error, sampled)
+    await recorder.record(purpose, turn)
+    return turn
+
+
+def is_good_enough(turn: Turn, settings: EpisodeSettings) -> bool:
+    """Whether `episode.stop` ends an episode after a turn."""
+    if isinstance(settings.stop, SpeedupStop):
+        return turn.speedup is not None and turn.speedup >= settings.stop.speedup
+    return settings.stop == "correct" and turn.correct
 
 
 async def lose_episode(runner: EpisodeRunner, error: InfrastructureError, recorder: Recorder) -> Episode:

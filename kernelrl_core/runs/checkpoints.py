@@ -155,6 +155,12 @@ def choose_checkpoint(run: RunDir, name: str) -> Mapping[str, Any]:
         if wanted in ("last", row["name"]):
             return dict(row)
     names = list(dict.fromkeys(row["name"] for row in kept))
+    if wanted in {"last", *(row["name"] for row in rows)}:
+        which = "the files of every checkpoint" if wanted == "last" else f"the files of checkpoint {wanted}"
+        raise LookupFailed(
+            f"{which} were removed from {directory}; left: {', '.join(names) or 'none'}",
+            fix="choose one that is left; train.keep_checkpoints keeps more",
+        )
     close = nearest(wanted, names)
     hint = f"did you mean {close!r}? known" if close else "known"
     raise LookupFailed(f"no checkpoint {name!r} in {directory}; {hint}: {', '.join(names) or 'none'}")

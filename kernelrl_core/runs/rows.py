@@ -6,12 +6,14 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import cattrs
+
 from kernelrl_core.errors import KernelRLError
 from kernelrl_core.runs.journal import is_finite
 from kernelrl_core.types import Episode, Group, SampleId, Task, Turn
 from kernelrl_core.types.serialization import from_json, to_json
 
-__all__ = ["require_turns", "sample_id", "sample_row", "turn_from_row", "why_lost"]
+__all__ = ["require_turns", "sample_id", "sample_row", "turn_from_row", "turn_without_task", "why_lost"]
 
 
 _ROW_KEYS = {"staleness": "behind"}
@@ -50,6 +52,26 @@ def turn_from_row(row: Mapping[str, Any], task: Task) -> Turn:
             f"sample {row['sample']} of the journal belongs to another version of task {task.id}",
             fix="restore the tasks that the run started with, or start a new run",
         )
+    return _turn(row, task)
+
+
+def turn_without_task(row: Mapping[str, Any]) -> Turn:
+    """The turn of a row that `sample_row` made, for readers of results that lack the task source. Its task has id and
+    level, and no reference.
+
+    Raises:
+        KernelRLError: the row is of another version.
+    """
+    try:
+        return _turn(row, Task(row["task_id"], "", level=row["level"]))
+    except (KeyError, TypeError, ValueError, cattrs.BaseValidationError) as error:
+        raise KernelRLError(
+            f"sample {row.get('sample', '?')} cannot be read: its row is not of this version",
+            fix="use the version of kernelrl that wrote it",
+        ) from error
+
+
+def _turn(row: Mapping[str, Any], task: Task) -> Turn:
     derived = {"sample", "step", "task_index", "attempt", "turn", "task_id", "task_sha256", "level", "task_name"}
     fields = {key: value for key, value in row.items() if key not in derived | {"kernel_sha256", "speedup"}}
     fields = {_FIELDS.get(key, key): value for key, value in fields.items()}

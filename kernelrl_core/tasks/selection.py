@@ -25,7 +25,11 @@ def eval_tasks(source: TaskSource, settings: EvalSettings) -> list[Task]:
     """
     tasks = list(listed(source, settings.split))[: settings.max_tasks]
     if not tasks:
-        raise UsageError(f"split {settings.split!r} has no tasks to evaluate")
+        others = ", ".join(split for split in source.splits() if split != settings.split)
+        raise UsageError(
+            f"split {settings.split!r} has no tasks to evaluate",
+            fix=f"change the task source, or set eval.split to another split: {others or 'there is none'}",
+        )
     return tasks
 
 

@@ -91,8 +91,11 @@ def test_both_recipes_are_trained_with_each_seed_and_compared(kernelrl: Run, tmp
         correct[run["arm"]] += [row["outcome"] == "correct" for row in found]
     share = {arm: sum(found) / len(found) for arm, found in correct.items()}
     by_metric = {row["metric"]: row for row in result["differences"]}
-    assert list(by_metric) == ["correct", "pass@1", "fast_1", "reward"]
-    for row in by_metric.values():  # one turn, score 1 if correct, and every correct kernel is faster
+    assert list(by_metric) == ["compiled", "correct", "pass@1", "fast_1", "speedup", "reward"]
+    # One turn, score 1 if correct, every kernel is built, and every correct one has speedup 1.5.
+    assert by_metric.pop("compiled")["difference"] == 0.0
+    assert by_metric["speedup"]["base"] == pytest.approx(1.5 * share["base"])
+    for row in (row for metric, row in by_metric.items() if metric != "speedup"):
         assert row["base"] == pytest.approx(share["base"])
         assert row["difference"] == pytest.approx(share["changed"] - share["base"])
         assert sum(row["by_seed"]) / 2 == pytest.approx(row["difference"])
@@ -105,7 +108,7 @@ def test_both_recipes_are_trained_with_each_seed_and_compared(kernelrl: Run, tmp
     again = kernelrl(*arguments)
     assert "runs      4, of which 4 are finished" in again.stderr
     assert "step" not in again.stderr
-    assert len(again.stdout.splitlines()) == 1 + 4 + 2
+    assert len(again.stdout.splitlines()) == 1 + 6 + 2
     assert f"{by_metric['correct']['difference']:+.3f}" in again.stdout
 
 

@@ -10,16 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kernelrl_core.heldout.intervals import detectable_difference, expected_error, t_interval, t_quantile
 from kernelrl_core.heldout.paired import (
     METRICS,
     PairedDifference,
     TaskValues,
-    detectable_difference,
-    expected_error,
     paired_differences,
     shared_tasks,
-    t_interval,
-    t_quantile,
     task_values,
 )
 from kernelrl_core.testing.values import make_evaluation, make_task, make_turn
@@ -92,6 +89,13 @@ def test_one_task_has_a_difference_and_no_interval() -> None:
     assert (row.difference, row.interval, row.detectable) == (0.5, None, None)
 
 
+def test_tasks_that_differ_equally_have_no_interval() -> None:
+    """Their variance would be 0, and so would the smallest detectable difference."""
+    row = found("pass@1", [values(0.1, 0.2, 0.3)], [values(0.4, 0.5, 0.6)])
+    assert row.difference == pytest.approx(0.3)
+    assert (row.interval, row.detectable) == (None, None)
+
+
 def test_a_metric_that_one_task_lacks_is_not_compared() -> None:
     row = found("fast_1", [values(0.5, None)], [values(0.5, 0.5)])
     assert row == PairedDifference("fast_1")
@@ -119,14 +123,22 @@ def test_values_of_a_task_worked_by_hand() -> None:
     failed = Episode((turn(False), turn(False), turn(False, score=0.1)))
     lost = Episode((turn(False, lost=True),))
     assert task_values([Group(task, (solved, failed, lost)), Group(make_task("other"), (lost,))]) == {
-        task.id: {"correct": 0.2, "pass@1": 0.5, "fast_1": 0.5, "reward": pytest.approx(0.95)}
+        task.id: {
+            "compiled": 1.0,
+            "correct": 0.2,
+            "pass@1": 0.5,
+            "fast_1": 0.5,
+            "speedup": 0.75,
+            "reward": pytest.approx(0.95),
+        }
     }
 
 
-def test_fast_1_is_not_measured_if_a_correct_kernel_was_not_timed() -> None:
+def test_fast_1_and_speedup_are_not_measured_if_a_correct_kernel_was_not_timed() -> None:
     untimed, slow = Episode((turn(True),)), Episode((turn(True, 0.9),))
     task = make_task("t")
     assert task_values([Group(task, (untimed, slow))])[task.id]["fast_1"] is None
+    assert task_values([Group(task, (untimed, slow))])[task.id]["speedup"] is None
     assert task_values([Group(task, (slow,))])[task.id]["fast_1"] == 0.0
 
 
@@ -146,8 +158,9 @@ def test_exchanging_the_recipes_negates_the_difference(data: st.DataObject) -> N
     )
     assert there.difference == pytest.approx(-(back.difference or 0.0), abs=1e-12)
     assert there.detectable == pytest.approx(back.detectable)
-    assert there.interval is not None
-    assert back.interval is not None
+    assert (there.interval is None) == (back.interval is None)
+    if there.interval is None or back.interval is None:
+        return
     assert there.interval == pytest.approx((-back.interval[1], -back.interval[0]), abs=1e-9)
     assert there.interval[0] - 1e-12 <= (there.difference or 0.0) <= there.interval[1] + 1e-12
 

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelrl_core.heldout.scoreboard import pass_at_k, scoreboard, wilson_interval
+from kernelrl_core.heldout.intervals import wilson_interval
+from kernelrl_core.heldout.scoreboard import pass_at_k, scoreboard
 from kernelrl_core.recipe.schema import EvalSettings, NonNegativeFloat, PositiveInt
 from kernelrl_core.testing.values import make_turn
 from kernelrl_core.types import (

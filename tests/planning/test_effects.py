@@ -17,6 +17,8 @@ UNCLIPPED = "has no effect: importance_sampling clips nothing (train.loss)"
 GREEDY = "has no effect: temperature 0 takes the most probable token (sampling.temperature)"
 CONTEXT = "has no effect: a reply ends where the context of the policy is full"
 FEW_SAMPLES = "has no effect for k above the episodes per task (eval.samples)"
+ONE_SEARCH = "has no effect for k above 1: a search is one episode per task (eval.search)"
+NO_BEAM = "has no effect: only beam continues from several kernels (eval.search.method)"
 UNTIMED = "has no effect: no run time is measured (evaluation.timing)"
 UNVERIFIED = "has no effect: no kernel is verified (verify.train, verify.eval)"
 TOO_LATE = "has no effect: the run ends before that step (train.steps)"
@@ -51,6 +53,8 @@ def warnings(plugins: Registry, folder: Path, *overrides: str, text: str = "") -
         ("verify.sizes", "false", (), UNVERIFIED),
         ("sampling.max_tokens", "1000", ("policy.context=1000",), CONTEXT),
         ("eval.pass_at", "[1, 8]", ("eval.samples=7",), FEW_SAMPLES),
+        ("eval.pass_at", "[1, 8]", ("eval.samples=8", "eval.search={method: beam}"), ONE_SEARCH),
+        ("eval.search.width", "2", ("eval.search.method=refine_best",), NO_BEAM),
         ("sampling.extend", "{after_step: 3, max_tokens: 20000}", ("train.steps=3",), TOO_LATE),
     ],
 )
@@ -71,6 +75,7 @@ def test_a_key_without_effect_is_reported_with_the_reason(
         ("sampling.top_p=0.9", "sampling.top_k=20"),
         ("sampling.max_tokens=999", "policy.context=1000"),
         ("eval.pass_at=[1, 8]", "eval.samples=8"),
+        ("eval.search={method: beam, width: 2}",),
         ("evaluation.timing=true", "evaluation.baseline=compile"),
         ("verify.eval=0.5", "verify.sizes=false"),
         ("sampling.extend={after_step: 3, max_tokens: 20000}", "train.steps=4"),

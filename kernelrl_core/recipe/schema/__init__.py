@@ -20,7 +20,7 @@ from kernelrl_core.recipe.schema.attempts import (
 )
 from kernelrl_core.recipe.schema.costs import CostSettings, PriceSettings
 from kernelrl_core.recipe.schema.curricula import Advance, CurriculumSettings, CurriculumStage, Difficulty
-from kernelrl_core.recipe.schema.judgements import EvalSettings, VerdictSettings, VerifySettings
+from kernelrl_core.recipe.schema.judgements import EvalSettings, SearchSettings, VerdictSettings, VerifySettings
 from kernelrl_core.recipe.schema.learning import (
     CoverageRejection,
     DemonstrationSettings,
@@ -60,6 +60,7 @@ __all__ = [
     "ReturnSettings",
     "RewardUse",
     "SamplingOptions",
+    "SearchSettings",
     "SpeedupStop",
     "TrainSettings",
     "Use",

@@ -8,7 +8,7 @@ import attrs
 
 from kernelrl_core.types.numbers import NonNegativeFloat, NonNegativeInt, PositiveInt
 
-__all__ = ["EvalSettings", "VerdictSettings", "VerifySettings"]
+__all__ = ["EvalSettings", "SearchSettings", "VerdictSettings", "VerifySettings"]
 
 
 @attrs.frozen
@@ -44,6 +44,17 @@ class VerifySettings:
 
 
 @attrs.frozen
+class SearchSettings:
+    """Search of a held-out evaluation: all replies to a task form one episode, of the same number of replies."""
+
+    method: Literal["best_of_n", "refine_best", "beam"]
+    """Kernels that the replies of a round continue from: `best_of_n`: none, every reply is a first turn;
+    `refine_best`: the best kernel so far; `beam`: the best `width` kernels so far."""
+    width: PositiveInt = PositiveInt(4)
+    """Number of kernels that `beam` continues from; the replies of a round are divided evenly between them."""
+
+
+@attrs.frozen
 class EvalSettings:
     """Held-out evaluation, during training and by `kernelrl eval`."""
 
@@ -59,12 +70,17 @@ class EvalSettings:
     """Episodes per task."""
     temperature: NonNegativeFloat | None = None
     """Sampling temperature. Null: `sampling.temperature`."""
+    search: SearchSettings | None = None
+    """Search instead of independent episodes: `episode.turns` rounds of `eval.samples` concurrent replies per task.
+    Null: no search."""
     max_tasks: PositiveInt | None = None
     """Evaluate only the first n tasks of the split. Null: all."""
     pass_at: tuple[PositiveInt, ...] = (PositiveInt(1),)
     """Values of k for pass@k; null if a task has fewer than k episodes."""
     fast_thresholds: tuple[NonNegativeFloat, ...] = (
         NonNegativeFloat(0.0),
+        NonNegativeFloat(0.5),
+        NonNegativeFloat(0.8),
         NonNegativeFloat(1.0),
         NonNegativeFloat(1.2),
         NonNegativeFloat(1.5),
