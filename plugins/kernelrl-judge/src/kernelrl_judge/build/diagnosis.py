@@ -104,7 +104,8 @@ class Diagnosis:
             missing = _NO_HEADER.findall(said)
             if missing and not any(
                 (Path(path) / below / missing[0]).exists()
-                for path in self.prepared.toolchain.include_dirs
+                # An absolute path is that of no header of torch.
+                for path in (self.prepared.toolchain.include_dirs if missing[0][0] != "/" else ())
                 for below in ("", "cccl")
             ):
                 raise CompileError(self.own(log))
