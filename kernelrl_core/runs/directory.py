@@ -25,6 +25,7 @@ from kernelrl_core.runs.journal import read_rows
 from kernelrl_core.sources.yaml import dump
 from kernelrl_core.storage import FileLock, disk_error, is_locked, write_atomically
 from kernelrl_core.types import sha256_text
+from kernelrl_core.version import API_VERSION, __version__
 
 __all__ = ["JOURNALS", "RunDir", "State", "default_name", "find_run", "list_runs", "recipe_text"]
 
@@ -33,6 +34,8 @@ State = Literal["running", "finished", "stopped", "failed", "killed"]
 JOURNALS = ("samples", "credits", "metrics", "checkpoints", "eval_samples", "begun")
 """Names of the journals, which are created with the run directory."""
 
+
+_KNOWN_VERSION = tuple(map(int, API_VERSION.split(".")))
 
 _SHORT_ERROR = 1000
 """Characters of an error in a state that is written to a full disk."""
@@ -169,6 +172,20 @@ class RunDir:
                 f"{self.path / 'provenance.json'} cannot be read: {error}", fix="restore it from a copy of the run"
             ) from error
         return found
+
+    def require_known_version(self) -> None:
+        """Refuse a run of a newer version, whose rows may have another meaning.
+
+        Raises:
+            UsageError: a newer version of kernelrl wrote the run.
+            KernelRLError: its provenance.json cannot be read.
+        """
+        written = str(self.provenance().get("kernelrl", ""))
+        if (found := re.match(r"(\d+)\.(\d+)", written)) and tuple(map(int, found.groups())) > _KNOWN_VERSION:
+            raise UsageError(
+                f"run {self.path} was written by kernelrl {written}; this is {__version__}",
+                fix="install that version of kernelrl",
+            )
 
     def recipe_changed(self) -> bool:
         """Whether recipe.yaml was edited after the run started."""

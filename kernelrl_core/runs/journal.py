@@ -19,7 +19,7 @@ import orjson
 from kernelrl_core.errors import KernelRLError
 from kernelrl_core.storage import disk_error
 
-__all__ = ["Journal", "is_finite", "read_rows"]
+__all__ = ["Journal", "JournalReader", "is_finite", "read_rows"]
 
 _log = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ class Journal:
         whole = data.rfind(b"\n") + 1
         last = data[data.rfind(b"\n", 0, max(whole - 1, 0)) + 1 : whole]
         # A power failure may leave a line of zero bytes that ends in a newline.
-        if last and not _is_row(last):
+        if last and _row(last) is None:
             whole -= len(last)
         if whole == len(data):
             return
@@ -87,32 +87,71 @@ class Journal:
         )
 
 
+class JournalReader:
+    """Reads a journal row by row, and later the rows that were appended since. Not thread-safe; keeps no file open."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._offset, self._line = 0, 0
+
+    def new_rows(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Iterate over the rows that were not read yet, each with the byte offset of its line.
+
+        A damaged last line is skipped, because a run may be writing it; a later call reads it again. A missing file has
+        no rows.
+
+        Raises:
+            KernelRLError: the file cannot be read, or a line before the last is damaged.
+        """
+        try:
+            stream = self.path.open("rb")
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise disk_error(self.path, error) from error
+        with stream:
+            stream.seek(self._offset)
+            damaged = False
+            for line in stream:
+                if damaged:
+                    raise KernelRLError(
+                        f"{self.path}:{self._line + 1}: the line is not a JSON object",
+                        fix="restore the file from a copy, or start a new run",
+                    )
+                if not line.endswith(b"\n"):
+                    # The run appends to it, perhaps before the next line is read.
+                    return
+                row = _row(line)
+                if row is None:
+                    damaged = True
+                    continue
+                offset = self._offset
+                self._offset, self._line = offset + len(line), self._line + 1
+                yield offset, row
+
+    def rows_at(self, offsets: Sequence[int]) -> list[dict[str, Any]]:
+        """The rows whose lines begin at these byte offsets.
+
+        Raises:
+            KernelRLError: the file cannot be read, or was replaced by another.
+        """
+        found = []
+        try:
+            with self.path.open("rb") as stream:
+                for offset in offsets:
+                    stream.seek(offset)
+                    found.append(_row(stream.readline()))
+        except OSError as error:
+            raise disk_error(self.path, error) from error
+        if any(row is None for row in found):
+            raise KernelRLError(f"{self.path} was changed while it was read", fix="repeat this")
+        return [row for row in found if row is not None]
+
+
 def read_rows(path: Path) -> Iterator[dict[str, Any]]:
-    """Iterate over the rows of a journal; none if the file does not exist.
-
-    A damaged last line is skipped, because a run may be writing it.
-
-    Raises:
-        KernelRLError: the file cannot be read, or a line before the last is damaged.
-    """
-    try:
-        stream = path.open("rb")
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise disk_error(path, error) from error
-    with stream:
-        damaged = 0
-        for number, line in enumerate(stream, 1):
-            if damaged:
-                raise KernelRLError(
-                    f"{path}:{damaged}: the line is not a JSON object",
-                    fix="restore the file from a copy, or start a new run",
-                )
-            if _is_row(line):
-                yield json.loads(line)
-            else:
-                damaged = number
+    """Iterate over the rows of a journal; see `JournalReader.new_rows`."""
+    for _, row in JournalReader(path).new_rows():
+        yield row
 
 
 def is_finite(value: Any) -> bool:
@@ -140,10 +179,16 @@ def _line(row: Mapping[str, Any]) -> bytes:
         return json.dumps(row, separators=(",", ":")).encode("ascii") + b"\n"
 
 
-def _is_row(line: bytes) -> bool:
+def _row(line: bytes) -> dict[str, Any] | None:
+    """The row of a line; None if the line is damaged."""
     if not line.endswith(b"\n"):
-        return False
+        return None
     try:
-        return isinstance(json.loads(line), dict)
+        found = orjson.loads(line)
     except ValueError:
-        return False
+        # orjson rejects escaped lone surrogates and integers of more than 64 bits; `Journal` writes both.
+        try:
+            found = json.loads(line)
+        except ValueError:
+            return None
+    return found if isinstance(found, dict) else None

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from kernelrl_core.runs.directory import RunDir
 from kernelrl_core.types import Outcome, Severity, Verdict
 
-__all__ = ["suspect_samples", "write_kernels"]
+__all__ = ["needs_review", "suspect_samples", "write_kernels"]
+
+
+def needs_review(row: Mapping[str, Any], *, hacked: bool = False) -> bool:
+    """Whether a person should review a sample: it is correct, and suspect or refuted by its verification.
+
+    Args:
+        hacked: include samples with outcome `hacked`.
+    """
+    if row["outcome"] == Outcome.CORRECT:
+        return row["verdict"] == Verdict.SUSPECT or row.get("verified") is False
+    return hacked and row["outcome"] == Outcome.HACKED
 
 
 def suspect_samples(run: RunDir, *, hacked: bool = False) -> list[dict[str, Any]]:
@@ -23,7 +35,7 @@ def suspect_samples(run: RunDir, *, hacked: bool = False) -> list[dict[str, Any]
     for number, row in enumerate(run.rows("samples"), 1):
         # A turn that was retried has several rows; the last one counts.
         found.pop(row["sample"], None)
-        if _is_suspect(row, hacked):
+        if needs_review(row, hacked=hacked):
             found[row["sample"]] = {
                 **{key: row[key] for key in ("sample", "task_id", "kernel_sha256", "outcome", "verdict", "speedup")},
                 "reward": row["score"]["total"],
@@ -46,9 +58,3 @@ def write_kernels(run: RunDir, samples: list[dict[str, Any]], directory: Path) -
         candidate = rows[sample["row"] - 1]["extraction"]["candidate"]
         path = directory / f"{sample['sample']}.py"
         path.write_text(candidate["source"], encoding="utf-8", errors="surrogatepass")
-
-
-def _is_suspect(row: dict[str, Any], hacked: bool) -> bool:
-    if row["outcome"] == Outcome.CORRECT:
-        return row["verdict"] == Verdict.SUSPECT or row.get("verified") is False
-    return hacked and row["outcome"] == Outcome.HACKED
