@@ -57,6 +57,21 @@ def test_thinking_prompt_and_evaluation_are_folded(make_run: Make, open_report: 
     first.locator("text='a complete log'").wait_for()
 
 
+def test_lines_of_a_folded_change_have_the_numbers_of_the_kernel(make_run: Make, open_report: Open) -> None:
+    lines = [f"line{number} = {number}" for number in range(1, 31)]
+    turns = [
+        a_turn((0, 0, 0, 0), "t", Outcome.INCORRECT, source="\n".join(lines)),
+        a_turn((0, 0, 0, 1), "t", Outcome.CORRECT, source="\n".join([*lines[:20], "changed = 21", *lines[21:]])),
+    ]
+    view = open_report(make_run(turns), "#/episode/train/0.0.0?turn=1")
+    second = view.page.locator("#turn-1 .kernel")
+    assert second.locator(".line").evaluate_all("found => found.map((one) => one.dataset.line)") == [
+        *("18", "19", "20", "−", "21", "22", "23", "24")
+    ]
+    second.locator("text='17 unchanged lines'").click()
+    assert second.locator(".line >> nth=0").inner_text() == "line1 = 1"
+
+
 def test_retrieved_examples_are_listed_with_the_excluded_ones(make_run: Make, open_report: Open) -> None:
     turn = a_turn(
         (0, 0, 0, 0),

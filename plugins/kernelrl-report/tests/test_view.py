@@ -152,15 +152,47 @@ def test_the_list_of_runs_leads_to_each(
     assert view.text(".title") == "a b?#é"
 
 
-def test_a_damaged_run_is_reported_on_the_page(
+def test_a_run_that_is_damaged_later_is_reported_on_the_page(
     make_run: Make, serve: Callable[..., Server], open_url: Callable[..., Any]
 ) -> None:
     run = make_run()
+    view = open_url(serve(run).address(run))
     with run.journal_path("samples").open("a") as stream:
         stream.write("damage\n{}\n")
-    view = open_url(serve().address(run))
+    view.page.wait_for_selector("[role=alert]:not([hidden])")
     assert "samples.jsonl:8: the line is not a JSON object" in view.text("[role=alert]")
     view.errors.clear()
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("samples.jsonl", "damage\n{}\n", "samples.jsonl:1: the line is not a JSON object"),
+        ("provenance.json", '{"kernelrl": "9.0"}', "was written by kernelrl 9.0"),
+        ("provenance.json", "", "provenance.json cannot be read"),
+    ],
+)
+def test_a_run_that_cannot_be_read_is_one_line_with_its_fix(
+    make_run: Make, capsys: pytest.CaptureFixture[str], file: str, content: str, message: str
+) -> None:
+    run = make_run()
+    (run.path / file).write_text(content)
+    with pytest.raises(SystemExit) as ended:
+        main(["view", str(run.path), "--port", "0"])
+    assert ended.value.code in (1, 2)
+    line, fix = capsys.readouterr().err.splitlines()
+    assert message in line
+    assert fix.startswith("kernelrl: fix: ")
+
+
+def test_a_run_without_samples_is_shown(
+    make_run: Make, serve: Callable[..., Server], open_url: Callable[..., Any]
+) -> None:
+    run = make_run([], [], metrics=[])
+    view = open_url(serve(run).address(run))
+    assert "This run has no samples yet." in view.text()
+    for fragment in ("#/samples", "#/tasks", "#/best", "#/suspects", "#/held-out"):
+        view.go(fragment)
 
 
 def test_a_port_in_use_is_one_line(

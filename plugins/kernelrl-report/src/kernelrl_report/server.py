@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import threading
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -60,6 +59,10 @@ class Server(ThreadingHTTPServer):
             document = index.document(after, metrics_after) if known else index.document()
             return {**document, "identity": current, "complete": not known}
 
+    def read(self, run: RunDir) -> None:
+        """Read a run, so that its first page need not wait for that."""
+        self.document(self._name(run), 0, 0, 0)
+
     def episode(self, name: str, place: str) -> dict[str, Any]:
         """An episode of a run with its texts.
 
@@ -82,7 +85,8 @@ class Server(ThreadingHTTPServer):
     def _index(self, name: str) -> tuple[RunIndex, int]:
         run = self._find(name)
         # A run that was deleted and started again has other files under the same name.
-        identity = os.stat(run.path / "samples.jsonl").st_ino
+        samples = run.journal_path("samples")
+        identity = samples.stat().st_ino if samples.exists() else 1
         if name not in self._indices or self._indices[name][0] != identity:
             self._indices[name] = identity, RunIndex(run)
         return self._indices[name][1], identity
@@ -103,18 +107,26 @@ class Server(ThreadingHTTPServer):
 
 
 def open_server(run: RunDir | None, port: int) -> Server:
-    """A server that is bound to a port.
+    """A server that is bound to a port and has read the run.
 
     Raises:
         UsageError: another process uses the port.
+        KernelRLError: the run cannot be read.
     """
     try:
-        return Server(run, port)
+        server = Server(run, port)
     except OSError as error:
         if error.errno not in (errno.EADDRINUSE, errno.EACCES):
             raise
         reason = "is used by another process" if error.errno == errno.EADDRINUSE else "is reserved"
         raise UsageError(f"port {port} {reason}", fix="--port 0 selects a free one") from None
+    if run is not None:
+        try:
+            server.read(run)
+        except KernelRLError:
+            server.server_close()
+            raise
+    return server
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -63,8 +63,8 @@ const CLASSES = ['', 'c', 's', 'k', 'n', 'd'];
 const MAX_LINE = 2000;
 const MAX_LINES = 3000;
 
-function codeLine(sign, line) {
-  const element = h('span', { class: `line ${sign === '+' ? 'add' : sign === '-' ? 'del' : ''}` });
+function codeLine(sign, line, position) {
+  const element = h('span', { class: `line ${sign === '+' ? 'add' : sign === '-' ? 'del' : ''}`, 'data-line': position });
   const text = line.slice(0, MAX_LINE);
   let end = 0;
   for (const found of text.matchAll(TOKENS)) {
@@ -85,7 +85,9 @@ const CONTEXT = 3;
 // Lines of code with numbers; as a difference, long unchanged parts are folded.
 function code(lines, { folded = false } = {}) {
   const body = h('pre', { class: 'code', tabindex: '0' });
-  const show = (from, to) => lines.slice(from, to).map(([sign, line]) => codeLine(sign, line));
+  let position = 0;
+  const positions = lines.map(([sign]) => (sign === '-' ? '−' : (position += 1)));
+  const show = (from, to) => lines.slice(from, to).map(([sign, line], i) => codeLine(sign, line, positions[from + i]));
   const near = new Uint8Array(lines.length);
   lines.forEach(([sign], i) => {
     if (sign !== ' ') near.fill(1, Math.max(0, i - CONTEXT), i + CONTEXT + 1);

@@ -36,8 +36,9 @@ function svg(tag, attributes, ...children) {
   return fill(element, children);
 }
 
-const number = (value, digits = 2) =>
-  (value === null || value === undefined ? '–' : Number(value).toLocaleString('en', { maximumFractionDigits: digits }));
+// A formatter takes far longer to make than to use.
+const formats = [0, 1, 2, 3].map((digits) => new Intl.NumberFormat('en', { maximumFractionDigits: digits }));
+const number = (value, digits = 2) => (value === null || value === undefined ? '–' : formats[digits].format(value));
 const percent = (share) => (share === null || Number.isNaN(share) ? '–' : `${Math.round(share * 100)} %`);
 const times = (speedup) => (speedup === null || speedup === undefined ? '–' : `${speedup.toFixed(2)}×`);
 const words = (name) => String(name).replaceAll('_', ' ');

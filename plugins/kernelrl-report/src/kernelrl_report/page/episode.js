@@ -39,8 +39,10 @@ function scoreParts(record, turn) {
 function findings(turn, column) {
   if (!turn.findings.length) return null;
   const jump = (line) => {
-    const target = column.querySelector('.code.whole') || column.querySelector('.code');
-    const element = target && target.querySelectorAll('.line:not(.del)')[line - 1];
+    const find = () => column.querySelector(`.kernel [data-line="${line}"]`);
+    // A long unchanged part is folded.
+    if (!find()) column.querySelector('.toggle-diff')?.click();
+    const element = find();
     if (!element) return;
     element.classList.add('hit');
     element.scrollIntoView({ block: 'center' });
@@ -69,7 +71,6 @@ function kernelSection(source, before) {
   const draw = () => {
     const changed = before && before !== source;
     const body = showDiff ? code(diffLines(before.replace(/\n$/, '').split('\n'), lines), { folded: true }) : code(plainLines(source));
-    if (!showDiff) body.classList.add('whole');
     section.replaceChildren(h('h4', null, 'Kernel ',
       changed ? h('button', { class: 'link toggle-diff', onclick: () => { showDiff = !showDiff; draw(); } },
         showDiff ? 'changes since the turn before' : 'whole kernel') : null,
@@ -107,7 +108,7 @@ function turnColumn(record, turn, text, before, chosen) {
     text(turn.summary) ? h('section', null, h('h4', null, 'Summary of the change'), prose(text(turn.summary))) : null,
     kernelSection(source, before),
     source ? null : h('section', null, h('h4', null, turn.problem ? `Reply: ${words(turn.problem)}` : 'Reply'), reply ? code(plainLines(reply)) : '(empty)'),
-    feedback ? h('section', { class: 'feedback' }, h('h4', null, 'Feedback for the next turn'), prose(feedback)) : null,
+    feedback ? h('section', { class: 'feedback' }, h('h4', null, 'Feedback'), prose(feedback)) : null,
     h('div', { class: 'folds' },
       fold('Evaluation', () => h('div', null, evaluationFacts(turn),
         fold('all facts', () => code(plainLines(JSON.stringify(turn.evaluation, null, 2)))))),
