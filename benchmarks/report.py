@@ -54,11 +54,11 @@ FILTERED = """(fragment) => new Promise((done) => {
   location.hash = fragment;
 })"""
 OPENED = """(fragment) => new Promise((done) => {
-  const old = document.querySelector('.turns');
+  const old = document.querySelector('.heading');
   const start = performance.now();
   location.hash = fragment;
   const found = () => {
-    const now = document.querySelector('.turns');
+    const now = document.querySelector('.heading');
     if (now && now !== old) requestAnimationFrame(() => setTimeout(() => done(performance.now() - start)));
     else setTimeout(found, 1);
   };
