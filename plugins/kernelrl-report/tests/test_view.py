@@ -147,7 +147,13 @@ def test_the_list_of_runs_leads_to_each(
     make_run(name="a b?#é")
     view = open_url(serve().address(None))
     assert view.page.locator("a.run .name").all_inner_texts() == ["a b?#é", "demo"]
-    view.page.click("a.run >> nth=0")
+    make_run(name="later")
+    view.page.wait_for_selector("text=later")
+    view.page.click("text='a b?#é'")
+    view.page.wait_for_selector(".cards")
+    view.page.click("text='‹ runs'")
+    view.page.wait_for_selector("a.run")
+    view.page.click("text='a b?#é'")
     view.page.wait_for_selector(".cards")
     assert view.text(".title") == "a b?#é"
 

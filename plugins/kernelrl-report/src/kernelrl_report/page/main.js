@@ -16,7 +16,7 @@ const KEYS = [['1 – 6', 'overview, samples, tasks, best kernels, suspects, hel
 const main = h('main', { id: 'main' });
 const links = h('nav', null);
 const state = h('span', { class: 'state' });
-const title = h('a', { href: LIVE ? '/' : '#/', class: 'title' });
+const title = h('a', { href: '#/', class: 'title' });
 const notice = h('p', { class: 'notice error', role: 'alert', hidden: '' });
 const help = h('dialog', null, h('h3', null, 'Keys'), h('dl', { class: 'pairs' }, KEYS.map(([key, meaning]) => [h('dt', null, key), h('dd', null, meaning)])),
   h('form', { method: 'dialog' }, h('button', null, 'close')));
@@ -129,8 +129,13 @@ async function poll() {
   }
 }
 
+let listed = '';
+
 async function listRuns() {
   const found = await request('/api/runs');
+  show(null);
+  if (JSON.stringify(found) === listed) return;
+  listed = JSON.stringify(found);
   document.title = 'runs – kernelrl';
   main.replaceChildren(h('h2', null, 'Runs'), found.length ? h('div', null, found.map((run) =>
     h('a', { class: 'row run', href: `/run/${encoded(run.name)}` }, h('b', { class: 'name' }, run.name), h('span', { class: `state s-${run.state}` }, run.state))))
@@ -141,13 +146,14 @@ async function listRuns() {
 const REFRESH_MS = 1000;
 
 async function start() {
-  document.body.append(h('header', { class: 'top' }, title, state, links, h('span', { class: 'spacer' }),
+  document.body.append(h('header', { class: 'top' }, LIVE && RUN ? h('a', { href: '/', class: 'muted' }, '‹ runs') : null, title, state, links, h('span', { class: 'spacer' }),
     h('button', { class: 'link', title: 'keys', onclick: () => help.showModal() }, '?'), theme), notice, main, help);
   document.addEventListener('keydown', key);
   try {
     if (LIVE && !RUN) {
       title.textContent = 'kernelrl';
       await listRuns();
+      setInterval(() => { if (!document.hidden) listRuns().catch(show); }, REFRESH_MS);
       document.body.dataset.ready = '1';
       return;
     }
