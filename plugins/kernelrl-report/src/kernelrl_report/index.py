@@ -27,11 +27,10 @@ FIELDS = (
     "verified",
     "rules",
     "evidence",
-    "kernel",
     "tokens",
 )
 """Fields of a record, in order. `task` and `rules` are indices into `RunIndex.tasks` and `RunIndex.rules`; `evidence`
-lists the findings of samples to review; `kernel` begins the hash of the kernel's source."""
+lists the findings of samples to review."""
 
 _ADVANTAGE, _EXCLUDED = FIELDS.index("advantage"), FIELDS.index("excluded")
 _EVIDENCE_LENGTH = 300
@@ -153,7 +152,6 @@ class RunIndex:
             [[one["rule"], one["severity"], one["evidence"][:_EVIDENCE_LENGTH]] for one in row["findings"]]
             if review
             else None,
-            row["kernel_sha256"] and row["kernel_sha256"][:10],
             len(row["reply"]["tokens"]),
         ]
         if not held_out and row["sample"] in self._credits:
