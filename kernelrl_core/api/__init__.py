@@ -9,10 +9,11 @@
 | `api.sources` | analysis of Python sources |
 | `api.components` | components that use other components |
 | `api.episodes` | episodes driven by another program |
+| `api.runs` | the runs on disk |
 
 The kinds are `advantages`, `backends`, `checkers`, `evaluators`, `feedback`, `loggers`, `policies`, `retrievers`,
-`rewards` and `tasks`. Everything else in `kernelrl_core` is private and may move. `components` and `episodes` load more
-of the core; the other modules load only types, interfaces, sources, storage and errors.
+`rewards` and `tasks`. Everything else in `kernelrl_core` is private and may move. `components`, `episodes` and `runs`
+load more of the core; the other modules load only types, interfaces, sources, storage and errors.
 """
 
 from __future__ import annotations

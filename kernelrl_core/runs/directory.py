@@ -173,6 +173,22 @@ class RunDir:
             ) from error
         return found
 
+    def require_known_version(self) -> None:
+        """Refuse a run of a newer minor version, whose files may have another layout.
+
+        Raises:
+            UsageError: a newer version of kernelrl wrote the run.
+        """
+        try:
+            written = Version(json.loads((self.path / "provenance.json").read_text())["kernelrl"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return
+        if written.release[:2] > Version(__version__).release[:2]:
+            raise UsageError(
+                f"run {self.path} was written by kernelrl {written}, and this is {__version__}",
+                fix=f"install kernelrl {written}: git pull, or pip install --upgrade kernelrl",
+            )
+
     def recipe_changed(self) -> bool:
         """Whether recipe.yaml was edited after the run started."""
         try:
@@ -304,7 +320,7 @@ def find_run(name: str, *, damaged: bool = False) -> RunDir:
     for path in (Path(name), Path("runs") / name):
         if (path / "recipe.yaml").is_file():
             if not damaged:
-                _require_version(path)
+                RunDir(path).require_known_version()
             return RunDir(path)
     for path in (Path(name), Path("runs") / name):
         if _is_run(path):
@@ -315,19 +331,6 @@ def find_run(name: str, *, damaged: bool = False) -> RunDir:
             )
     hint = suggestion(Path(name).name, [run.name for run in list_runs()])
     raise LookupFailed(f"no run {name!r}: no run directory has this path or this name below runs/; {hint}")
-
-
-def _require_version(path: Path) -> None:
-    """Refuse a run of a newer minor version, whose files may have another layout."""
-    try:
-        written = Version(json.loads((path / "provenance.json").read_text())["kernelrl"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return
-    if written.release[:2] > Version(__version__).release[:2]:
-        raise UsageError(
-            f"run {path} was written by kernelrl {written}, and this is {__version__}",
-            fix=f"install kernelrl {written}: git pull, or pip install --upgrade kernelrl",
-        )
 
 
 def list_runs(directory: Path = Path("runs")) -> list[RunDir]:

@@ -19,7 +19,7 @@ import orjson
 from kernelrl_core.errors import KernelRLError
 from kernelrl_core.storage import disk_error
 
-__all__ = ["Journal", "RowReader", "is_finite", "read_rows"]
+__all__ = ["Journal", "JournalReader", "is_finite", "read_rows"]
 
 _log = logging.getLogger(__name__)
 
@@ -87,12 +87,12 @@ class Journal:
         )
 
 
-class RowReader:
-    """Reads the rows of a journal that a run may be writing, each row once."""
+class JournalReader:
+    """Reads a journal row by row, and later the rows that were appended since. Not thread-safe; keeps no file open."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._offset = self._lines = 0
+        self._offset = self._line = 0
         self._file: tuple[int, int] | None = None
 
     def replaced(self) -> bool:
@@ -103,10 +103,11 @@ class RowReader:
             return False
         return self._file is not None and ((found.st_dev, found.st_ino) != self._file or found.st_size < self._offset)
 
-    def read(self) -> Iterator[dict[str, Any]]:
-        """Iterate over the rows that were appended since the last call; none if the file does not exist.
+    def new_rows(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Iterate over the rows that were not read yet, each with the byte offset of its line.
 
-        A damaged last line is skipped, because a run may be writing it. The next call reads it again.
+        A damaged last line is skipped, because a run may be writing it; a later call reads it again. A missing file has
+        no rows.
 
         Raises:
             KernelRLError: the file cannot be read, or a line before the last is damaged.
@@ -124,24 +125,44 @@ class RowReader:
             damaged = False
             for line in stream:
                 if not line.endswith(b"\n"):
+                    # The run appends to it, perhaps before the next line is read.
                     return
                 if damaged:
                     raise KernelRLError(
-                        f"{self.path}:{self._lines + 1}: the line is not a JSON object",
+                        f"{self.path}:{self._line + 1}: the line is not a JSON object",
                         fix="restore the file from a copy, or start a new run",
                     )
                 row = _row(line)
                 if row is None:
                     damaged = True
                     continue
-                self._offset += len(line)
-                self._lines += 1
-                yield row
+                offset = self._offset
+                self._offset, self._line = offset + len(line), self._line + 1
+                yield offset, row
+
+    def rows_at(self, offsets: Sequence[int]) -> list[dict[str, Any]]:
+        """The rows whose lines begin at these byte offsets.
+
+        Raises:
+            KernelRLError: the file cannot be read, or was replaced by another.
+        """
+        found = []
+        try:
+            with self.path.open("rb") as stream:
+                for offset in offsets:
+                    stream.seek(offset)
+                    found.append(_row(stream.readline()))
+        except OSError as error:
+            raise disk_error(self.path, error) from error
+        if any(row is None for row in found):
+            raise KernelRLError(f"{self.path} was changed while it was read", fix="repeat this")
+        return [row for row in found if row is not None]
 
 
 def read_rows(path: Path) -> Iterator[dict[str, Any]]:
-    """Iterate over the rows of a journal; see `RowReader.read`."""
-    return RowReader(path).read()
+    """Iterate over the rows of a journal; see `JournalReader.new_rows`."""
+    for _, row in JournalReader(path).new_rows():
+        yield row
 
 
 def is_finite(value: Any) -> bool:
@@ -170,9 +191,15 @@ def _line(row: Mapping[str, Any]) -> bytes:
 
 
 def _row(line: bytes) -> dict[str, Any] | None:
-    """The row of a complete line; None if the line is damaged."""
-    try:
-        found = json.loads(line)
-    except ValueError:
+    """The row of a line; None if the line is damaged."""
+    if not line.endswith(b"\n"):
         return None
+    try:
+        found = orjson.loads(line)
+    except ValueError:
+        # orjson rejects escaped lone surrogates and integers of more than 64 bits; `Journal` writes both.
+        try:
+            found = json.loads(line)
+        except ValueError:
+            return None
     return found if isinstance(found, dict) else None

@@ -10,8 +10,8 @@ import attrs
 
 from kernelrl_core.monitoring.alarms import Alarms
 from kernelrl_core.runs.directory import RunDir, State
-from kernelrl_core.runs.journal import RowReader
-from kernelrl_core.runs.review import is_suspect
+from kernelrl_core.runs.journal import JournalReader
+from kernelrl_core.runs.review import needs_review
 from kernelrl_core.runs.summary import recipe_plan
 from kernelrl_core.types import Severity
 
@@ -64,7 +64,7 @@ class RunObserver:
         self._alarms = Alarms()
         self._found: dict[str, tuple[tuple[str, ...], bool]] = {}
         names = ("metrics", "samples", "eval_samples")
-        self._readers = {name: RowReader(self.run.journal_path(name)) for name in names}
+        self._readers = {name: JournalReader(self.run.journal_path(name)) for name in names}
 
     @property
     def steps_total(self) -> int | None:
@@ -89,11 +89,11 @@ class RunObserver:
         self.progress = self.run.progress()
         if any(reader.replaced() for reader in self._readers.values()):
             self._forget()
-        for row in self._readers["samples"].read():
+        for _, row in self._readers["samples"].new_rows():
             self._add(row, "")
-        for row in self._readers["eval_samples"].read():
+        for _, row in self._readers["eval_samples"].new_rows():
             self._add(row, "eval ")
-        new = list(self._readers["metrics"].read())
+        new = [row for _, row in self._readers["metrics"].new_rows()]
         for row in new:
             self.rows.append(row)
             self.alarms += [(row["step"] + 1, line) for line in self._alarms.after(row)]
@@ -103,7 +103,7 @@ class RunObserver:
         if not prefix:
             self.samples += 1
             rules = tuple({found["rule"] for found in row["findings"] if found["severity"] != Severity.NOTE})
-            suspect = is_suspect(row)
+            suspect = needs_review(row)
             # A turn that was retried has several rows; the last one counts.
             self._found.pop(row["sample"], None)
             if rules or suspect:

@@ -9,7 +9,18 @@ from typing import Any
 from kernelrl_core.runs.directory import RunDir
 from kernelrl_core.types import Outcome, Severity, Verdict
 
-__all__ = ["is_suspect", "suspect_samples", "write_kernels"]
+__all__ = ["needs_review", "suspect_samples", "write_kernels"]
+
+
+def needs_review(row: Mapping[str, Any], *, hacked: bool = False) -> bool:
+    """Whether a person should review a sample: it is correct, and suspect or refuted by its verification.
+
+    Args:
+        hacked: include samples with outcome `hacked`.
+    """
+    if row["outcome"] == Outcome.CORRECT:
+        return row["verdict"] == Verdict.SUSPECT or row.get("verified") is False
+    return hacked and row["outcome"] == Outcome.HACKED
 
 
 def suspect_samples(run: RunDir, *, hacked: bool = False) -> list[dict[str, Any]]:
@@ -24,7 +35,7 @@ def suspect_samples(run: RunDir, *, hacked: bool = False) -> list[dict[str, Any]
     for number, row in enumerate(run.rows("samples"), 1):
         # A turn that was retried has several rows; the last one counts.
         found.pop(row["sample"], None)
-        if is_suspect(row) or (hacked and row["outcome"] == Outcome.HACKED):
+        if needs_review(row, hacked=hacked):
             found[row["sample"]] = {
                 **{key: row[key] for key in ("sample", "task_id", "kernel_sha256", "outcome", "verdict", "speedup")},
                 "reward": row["score"]["total"],
@@ -47,8 +58,3 @@ def write_kernels(run: RunDir, samples: list[dict[str, Any]], directory: Path) -
         candidate = rows[sample["row"] - 1]["extraction"]["candidate"]
         path = directory / f"{sample['sample']}.py"
         path.write_text(candidate["source"], encoding="utf-8", errors="surrogatepass")
-
-
-def is_suspect(row: Mapping[str, Any]) -> bool:
-    """Whether a row of `samples.jsonl` is correct and has verdict suspect, or failed verification."""
-    return row["outcome"] == Outcome.CORRECT and (row["verdict"] == Verdict.SUSPECT or row.get("verified") is False)

@@ -28,7 +28,7 @@ from kernelrl_core.testing.values import make_candidate, make_request, make_task
 
 ROOT = Path(__file__).parents[2]
 MODULES = ("kernelrl_core.api", *(f"kernelrl_core.api.{path.stem}" for path in Path(api.__path__[0]).glob("[a-z]*.py")))
-LIGHT = tuple(name for name in MODULES if name.rpartition(".")[2] not in ("components", "episodes"))
+LIGHT = tuple(name for name in MODULES if name.rpartition(".")[2] not in ("components", "episodes", "runs"))
 PACKAGES = {"api", "errors", "interfaces", "sources", "storage", "types", "version"}
 """Packages and modules of the core that the modules `LIGHT` may load."""
 KINDS = tuple(kind for kind in KINDS_BY_NAME if kind != "commands")
@@ -36,7 +36,7 @@ KINDS = tuple(kind for kind in KINDS_BY_NAME if kind != "commands")
 
 def test_the_api_has_a_module_for_each_kind() -> None:
     others = {"kernelrl_core.api", *(f"kernelrl_core.api.{name}" for name in ("components", "config", "episodes"))}
-    others |= {f"kernelrl_core.api.{name}" for name in ("errors", "sources")}
+    others |= {f"kernelrl_core.api.{name}" for name in ("errors", "runs", "sources")}
     assert set(MODULES) - others == {KINDS_BY_NAME[kind].api for kind in KINDS}
 
 

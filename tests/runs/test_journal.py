@@ -13,7 +13,7 @@ import pytest
 
 from kernelrl_core.errors import KernelRLError, UsageError
 from kernelrl_core.runs.directory import RunDir, find_run
-from kernelrl_core.runs.journal import Journal, read_rows
+from kernelrl_core.runs.journal import Journal, JournalReader, read_rows
 
 
 def test_rows_are_read_back(tmp_path: Path) -> None:
@@ -40,6 +40,31 @@ def test_damage_before_the_last_line_is_an_error_with_its_line(tmp_path: Path) -
     path.write_text('{"n": 1}\nxx\n{"n": 3}\n')
     with pytest.raises(KernelRLError, match=r"a\.jsonl:2"):
         list(read_rows(path))
+
+
+def test_a_reader_continues_behind_the_rows_that_it_has_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    reader = JournalReader(path)
+    assert list(reader.new_rows()) == []
+    path.write_text('{"n": 1}\n{"n": 2}\n{"n": 3, "unfin')
+    assert [row["n"] for _, row in reader.new_rows()] == [1, 2]
+    assert list(reader.new_rows()) == []
+    with path.open("a") as stream:
+        stream.write('ished": 0}\n{"n": 4}\n')
+    later = list(reader.new_rows())
+    assert [row["n"] for _, row in later] == [3, 4]
+    assert reader.rows_at([later[1][0], 0]) == [{"n": 4}, {"n": 1}]
+
+
+def test_a_reader_names_a_damaged_line_that_others_follow(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"n": 1}\nxx\n')
+    reader = JournalReader(path)
+    assert [row["n"] for _, row in reader.new_rows()] == [1]
+    with path.open("a") as stream:
+        stream.write('{"n": 3}\n')
+    with pytest.raises(KernelRLError, match=r"a\.jsonl:2"):
+        list(reader.new_rows())
 
 
 def test_a_full_disk_leaves_complete_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,6 +107,16 @@ def test_an_existing_directory_is_rejected(tmp_path: Path) -> None:
         RunDir.create(tmp_path / "a", {}, {})
     assert "kernelrl resume" in caught.value.fix
     assert not list((tmp_path / "a").iterdir())
+
+
+@pytest.mark.parametrize(("version", "known"), [("0.0.9", True), ("0.1.7", True), ("0.2.0", False), ("1.0", False)])
+def test_a_run_of_a_newer_version_is_refused(tmp_path: Path, version: str, known: bool) -> None:
+    run = RunDir.create(tmp_path / "a", {}, {"kernelrl": version})
+    if known:
+        run.require_known_version()
+    else:
+        with pytest.raises(UsageError, match=f"written by kernelrl {version}"):
+            run.require_known_version()
 
 
 def test_the_key_can_be_set_by_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

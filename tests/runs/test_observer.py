@@ -10,7 +10,7 @@ import pytest
 
 from kernelrl_core.errors import KernelRLError, UsageError
 from kernelrl_core.runs.directory import RunDir, find_run
-from kernelrl_core.runs.journal import RowReader
+from kernelrl_core.runs.journal import JournalReader
 from kernelrl_core.runs.observer import RunObserver
 
 
@@ -41,50 +41,50 @@ def run(tmp_path: Path) -> Path:
 
 def test_a_reader_returns_each_row_once(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
-    reader = RowReader(path)
-    assert list(reader.read()) == []
+    reader = JournalReader(path)
+    assert [row for _, row in reader.new_rows()] == []
     append(path, {"n": 1}, {"n": 2})
-    assert list(reader.read()) == [{"n": 1}, {"n": 2}]
+    assert [row for _, row in reader.new_rows()] == [{"n": 1}, {"n": 2}]
     append(path, {"n": 3})
-    assert list(reader.read()) == [{"n": 3}]
-    assert list(reader.read()) == []
+    assert [row for _, row in reader.new_rows()] == [{"n": 3}]
+    assert [row for _, row in reader.new_rows()] == []
 
 
 def test_an_incomplete_last_line_is_read_when_it_is_complete(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text('{"n": 1}\n{"n":')
-    reader = RowReader(path)
-    assert list(reader.read()) == [{"n": 1}]
+    reader = JournalReader(path)
+    assert [row for _, row in reader.new_rows()] == [{"n": 1}]
     with path.open("a") as file:
         file.write(" 2}\n")
-    assert list(reader.read()) == [{"n": 2}]
+    assert [row for _, row in reader.new_rows()] == [{"n": 2}]
 
 
 def test_a_damaged_last_line_that_resume_cuts_off_is_forgotten(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text('{"n": 1}\nxx\n')
-    reader = RowReader(path)
-    assert list(reader.read()) == [{"n": 1}]
+    reader = JournalReader(path)
+    assert [row for _, row in reader.new_rows()] == [{"n": 1}]
     path.write_text('{"n": 1}\n{"n": 2}\n')
-    assert list(reader.read()) == [{"n": 2}]
+    assert [row for _, row in reader.new_rows()] == [{"n": 2}]
 
 
 def test_damage_between_two_reads_is_named_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     append(path, {"n": 1}, {"n": 2})
-    reader = RowReader(path)
-    list(reader.read())
+    reader = JournalReader(path)
+    [row for _, row in reader.new_rows()]
     with path.open("a") as file:
         file.write('xx\n{"n": 4}\n')
     with pytest.raises(KernelRLError, match=r"a\.jsonl:3: the line is not a JSON object"):
-        list(reader.read())
+        [row for _, row in reader.new_rows()]
 
 
 def test_a_shorter_file_counts_as_replaced(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     append(path, {"n": 1}, {"n": 2})
-    reader = RowReader(path)
-    list(reader.read())
+    reader = JournalReader(path)
+    [row for _, row in reader.new_rows()]
     assert not reader.replaced()
     path.write_text('{"n": 9}\n')
     assert reader.replaced()

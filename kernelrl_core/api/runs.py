@@ -1,0 +1,18 @@
+"""Read the runs on disk: their state, journals and results. Imports more of the core than types and interfaces."""
+
+from __future__ import annotations
+
+from kernelrl_core.runs.directory import RunDir, find_run, list_runs
+from kernelrl_core.runs.journal import JournalReader
+from kernelrl_core.runs.review import needs_review
+from kernelrl_core.runs.summary import result_rows, summary
+
+__all__ = [
+    "JournalReader",
+    "RunDir",
+    "find_run",
+    "list_runs",
+    "needs_review",
+    "result_rows",
+    "summary",
+]
