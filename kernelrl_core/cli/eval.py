@@ -16,6 +16,7 @@ from kernelrl_core.cli.output import print_json, print_lines, require_output, ta
 if TYPE_CHECKING:
     from kernelrl_core.heldout.evaluate import EvalJob
     from kernelrl_core.plugins.registry import Registry
+    from kernelrl_core.training.late_evaluation import RunLoggers
 
 _T = TypeVar("_T")
 
@@ -36,6 +37,10 @@ _T = TypeVar("_T")
 )
 @click.option("--force", is_flag=True, help="Overwrite an existing --output file.")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as one JSON document.")
+@click.option("--log-to", metavar="RUN", help="Send the results to the loggers of this run.")
+@click.option(
+    "--step", type=click.IntRange(min=0), help="With --log-to: steps before the evaluation. Default: the checkpoint's."
+)
 def command(
     recipe_or_run: str,
     overrides: tuple[str, ...],
@@ -46,6 +51,8 @@ def command(
     output: Path | None,
     force: bool,
     as_json: bool,
+    log_to: str | None,
+    step: int | None,
 ) -> None:
     """Measure a policy on a held-out split: pass@k, fast_p, speedup, outcomes.
 
@@ -57,11 +64,13 @@ def command(
     Examples:
       kernelrl eval runs/quickstart --samples 4
       kernelrl eval quickstart --split held_out --output base.json
+      kernelrl eval runs/quickstart --checkpoint 40 --log-to quickstart
     """
     from kernelrl_core.heldout.evaluate import evaluate_job
     from kernelrl_core.plugins.registry import registry
     from kernelrl_core.storage import disk_error, write_atomically
 
+    loggers = _loggers(log_to, step)
     options = {"split": split, "samples": samples, "temperature": temperature}
     overrides += tuple(f"eval.{key}={json.dumps(value)}" for key, value in options.items() if value is not None)
     job = choose_job(recipe_or_run, overrides, checkpoint, registry=registry())
@@ -77,11 +86,29 @@ def command(
             raise disk_error(output, error) from error
         partial.unlink()
         click.echo(f"written: {output}", err=True)
+    if loggers is not None:
+        at = job.steps if step is None else step
+        loggers.send(report, at)
+        click.echo(f"sent to {', '.join(loggers.names)} of run {log_to}, at step {at}", err=True)
     flat = {key: value for key, value in report.items() if key not in ("rows", "provenance")}
     if as_json:
         print_json(flat)
     else:
         print_lines(_lines(flat))
+
+
+def _loggers(log_to: str | None, step: int | None) -> RunLoggers | None:
+    """The loggers that get the results. Raises as `RunLoggers`, and UsageError for --step alone."""
+    from kernelrl_core.errors import UsageError
+    from kernelrl_core.plugins.registry import registry
+    from kernelrl_core.runs.directory import find_run
+    from kernelrl_core.training.late_evaluation import RunLoggers
+
+    if log_to is not None:
+        return RunLoggers(find_run(log_to), registry())
+    if step is not None:
+        raise UsageError("--step has no effect without --log-to", fix="add --log-to RUN")
+    return None
 
 
 def choose_job(
