@@ -25,13 +25,16 @@ HEAVY = {
     "peft",
     "ray",
     "sentence_transformers",
+    "tensorboard",
     "tinker",
     "tinker_cookbook",
     "tokenizers",
     "torch",
+    "trackio",
     "transformers",
     "triton",
     "verifiers",
+    "wandb",
 }
 
 

@@ -56,6 +56,7 @@ class Credit:
             "reward": None if self.turn.masked else self.turn.score.total,
             "return": self.return_,
             "advantage": self.advantage,
+            "speedup": self.turn.speedup,
             "masked": self.masked,
             "filtered": bool(self.exclusion_reason) and not self.masked,
             "reason": self.exclusion_reason,

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from kernelrl_core.heldout.evaluate import EvalJob
     from kernelrl_core.plugins.registry import Registry
     from kernelrl_core.runs.directory import RunDir
+    from kernelrl_core.training.late_evaluation import RunLoggers
 
 _T = TypeVar("_T")
 
@@ -44,6 +45,10 @@ _T = TypeVar("_T")
 @click.option("--force", is_flag=True, help="Overwrite an existing --output file.")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as one JSON document.")
 @click.option("--format", "form", type=click.Choice(["md", "csv"]), help="Print the results as Markdown or CSV.")
+@click.option("--log-to", metavar="RUN", help="Send the results to the loggers of this run.")
+@click.option(
+    "--step", type=click.IntRange(min=0), help="With --log-to: steps before the evaluation. Default: the checkpoint's."
+)
 def command(
     recipe_or_run: str,
     overrides: tuple[str, ...],
@@ -56,6 +61,8 @@ def command(
     force: bool,
     as_json: bool,
     form: str | None,
+    log_to: str | None,
+    step: int | None,
 ) -> None:
     """Measure a policy on a held-out split: pass@k, fast_p, speedup, outcomes, by level, turn and budget.
 
@@ -73,6 +80,7 @@ def command(
       kernelrl eval quickstart --split held_out --output base.json
       kernelrl eval quickstart --kernels base.json evaluation.trials=20
       kernelrl eval kernelbench_cuda.yaml --kernels KernelBench/runs/my_run --output judged.json
+      kernelrl eval runs/quickstart --checkpoint 40 --log-to quickstart
     """
     from kernelrl_core.cli.eval_kernels import refuse_policy_options, with_kernels
     from kernelrl_core.errors import UsageError
@@ -84,6 +92,7 @@ def command(
     if kernels is not None:
         given = {"--checkpoint": checkpoints or None, "--samples": samples, "--temperature": temperature}
         refuse_policy_options(given)
+    loggers = _loggers(log_to, step)
     options = {"split": split, "samples": samples, "temperature": temperature}
     overrides += tuple(f"eval.{key}={json.dumps(value)}" for key, value in options.items() if value is not None)
     jobs = choose_jobs(recipe_or_run, overrides, checkpoints, registry=registry())
@@ -102,6 +111,11 @@ def command(
         for partial in partials:
             partial.unlink()
         click.echo(f"written: {output}", err=True)
+    if loggers is not None:
+        for job, report in zip(jobs, reports, strict=True):
+            at = job.steps if step is None else step
+            loggers.send(report, at)
+            click.echo(f"sent to {', '.join(loggers.names)} of run {log_to}, at step {at}", err=True)
     _print(reports, "json" if as_json else form)
 
 
@@ -131,6 +145,20 @@ def _print(reports: Sequence[dict[str, Any]], form: str | None) -> None:
         click.echo(csv_text(reports), nl=False)
     else:
         print_lines((markdown_lines if form == "md" else text_lines)(reports))
+
+
+def _loggers(log_to: str | None, step: int | None) -> RunLoggers | None:
+    """The loggers that get the results. Raises as `RunLoggers`, and UsageError for --step alone."""
+    from kernelrl_core.errors import UsageError
+    from kernelrl_core.plugins.registry import registry
+    from kernelrl_core.runs.directory import find_run
+    from kernelrl_core.training.late_evaluation import RunLoggers
+
+    if log_to is not None:
+        return RunLoggers(find_run(log_to), registry())
+    if step is not None:
+        raise UsageError("--step has no effect without --log-to", fix="add --log-to RUN")
+    return None
 
 
 def choose_job(

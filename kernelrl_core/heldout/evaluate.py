@@ -52,6 +52,11 @@ class EvalJob:
     existing: ExistingKernels | None = None
     """Kernels that are evaluated in place of a policy."""
 
+    @property
+    def steps(self) -> int:
+        """Steps that the policy was trained for."""
+        return 0 if self.checkpoint is None else int(self.checkpoint["loop"]["next_step"])
+
 
 async def evaluate_job(job: EvalJob, partial: Path | None = None) -> dict[str, Any]:
     """Run the evaluation and return its report: scoreboard, breakdown, `recipe`, `provenance`, and `rows` with one row
@@ -170,7 +175,7 @@ async def _opened(job: EvalJob, console: Console) -> AsyncIterator[Session]:
             if job.checkpoint is not None and job.run is not None:
                 if retriever_identity(recipe, job.registry) == job.run.provenance().get("retriever", {}):
                     session.environment.restore(job.checkpoint["loop"])
-                session.sampler.updates = int(job.checkpoint["loop"]["next_step"])
+                session.sampler.updates = job.steps
             yield session
     finally:
         reporting.cancel()

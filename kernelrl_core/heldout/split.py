@@ -15,7 +15,7 @@ from kernelrl_core.rollout.session import Session
 from kernelrl_core.tasks.selection import eval_tasks
 from kernelrl_core.types import Group, SampleId, Task, Turn
 
-__all__ = ["rollout_split", "split_metrics"]
+__all__ = ["numeric_results", "rollout_split", "split_metrics"]
 
 
 async def rollout_split(
@@ -53,6 +53,21 @@ async def rollout_split(
 
 
 def split_metrics(groups: Sequence[Group], settings: EvalSettings) -> dict[str, Any]:
-    """The numeric values of the scoreboard, with the prefix `eval/`."""
-    board = scoreboard(groups, settings)
-    return {f"eval/{key}": value for key, value in board.items() if isinstance(value, int | float)}
+    """The numeric values of the scoreboard, with the prefix `eval/`; where there are several levels, also of each."""
+    levels = sorted({group.task.level for group in groups if group.task.level is not None})
+    of_level = {
+        level: scoreboard([group for group in groups if group.task.level == level], settings) for level in levels
+    }
+    return numeric_results({**scoreboard(groups, settings), "levels": of_level if len(levels) > 1 else {}})
+
+
+def numeric_results(report: Mapping[str, Any]) -> dict[str, float]:
+    """The numeric values of a scoreboard, and those of the scoreboards of its `levels`, under their names in
+    `metrics.jsonl`: `eval/*` and `eval/level_*/*`."""
+    boards = {"eval": report, **{f"eval/level_{level}": board for level, board in report.get("levels", {}).items()}}
+    return {
+        f"{prefix}/{key}": value
+        for prefix, board in boards.items()
+        for key, value in board.items()
+        if isinstance(value, int | float)
+    }

@@ -15,7 +15,10 @@ and does not end the run.
 
     class CsvLogger(Logger):
         def start(self, run_dir, recipe, first_step):
-            self._file = (run_dir / "reward.csv").open("a")
+            path = run_dir / "reward.csv"
+            steps = path.read_text().split() if path.exists() else []
+            self._file = path.open("a", buffering=1)
+            return int(steps[-1].split(",")[0]) if steps else -1
 
         def step(self, metrics):
             self._file.write(f"{metrics['step']},{metrics.get('reward/mean', '')}\\n")
@@ -51,22 +54,30 @@ class LoggerConfig(ComponentConfig):
 class Logger(ABC):
     """Observes a run. Override the methods for the events of interest."""
 
-    def start(self, run_dir: Path, recipe: Mapping[str, Any], first_step: int) -> None:
-        """The run starts, or resumes at `first_step`. `recipe` is the resolved recipe as plain data."""
+    def start(self, run_dir: Path, recipe: Mapping[str, Any], first_step: int) -> int | None:
+        """The run starts, or resumes at `first_step`. `recipe` is the resolved recipe as plain data.
+
+        After an exception the logger gets no events.
+
+        Returns:
+            Index of the last step that the logger holds from an earlier process, -1 if it holds none: it gets all
+            later steps, each once, also those that a crash withheld from it. None: it gets the steps from `first_step`.
+        """
 
     def turn(self, row: Mapping[str, Any]) -> None:
         """One row of `samples.jsonl`, after it is on disk."""
 
     def credits(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """The rows of `credits.jsonl` of a step, after they are on disk."""
+        """The rows of `credits.jsonl` of a step, before its `step`. They are on disk."""
 
     def step(self, metrics: Mapping[str, Any]) -> None:
-        """One row of `metrics.jsonl`, after it is on disk."""
+        """One row of `metrics.jsonl`, after it is on disk, without the metrics of held-out evaluations."""
 
     def evaluation(self, results: Mapping[str, Any]) -> None:
-        """A held-out evaluation ended: its metrics `eval/*`, and `step`, the number of steps before it.
+        """The metrics `eval/*` of a held-out evaluation, and `step`, the number of steps before it.
 
-        Called before these metrics are on disk: they are written with the metrics row of the step.
+        Follows when they are on disk: immediately before the `credits` of the step whose row has them. `kernelrl eval
+        --log-to` calls it at any later time, also for an earlier step.
         """
 
     def finish(self, state: Literal["finished", "stopped", "failed"]) -> None:

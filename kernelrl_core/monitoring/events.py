@@ -9,7 +9,7 @@ import attrs
 
 from kernelrl_core.types import Turn
 
-__all__ = ["EvaluationFinished", "Event", "PhaseStarted", "StepFinished", "Subscriber", "TurnFinished"]
+__all__ = ["Event", "PhaseStarted", "StepFinished", "Subscriber", "TurnFinished"]
 
 
 @attrs.frozen
@@ -43,17 +43,7 @@ class StepFinished:
     """Steps of the run."""
 
 
-@attrs.frozen
-class EvaluationFinished:
-    """A held-out evaluation is complete. Its turns are on disk; its metrics are part of a later metrics row."""
-
-    step: int
-    """Number of updates before it."""
-    metrics: Mapping[str, Any]
-    """Its results, with names `eval/*`."""
-
-
-Event = PhaseStarted | TurnFinished | StepFinished | EvaluationFinished
+Event = PhaseStarted | TurnFinished | StepFinished
 
 
 class Subscriber(Protocol):

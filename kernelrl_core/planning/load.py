@@ -96,19 +96,20 @@ def recipe_from_mapping(data: Mapping[str, Any], *, registry: Registry, name: st
 
 
 def find_recipe(name_or_path: str) -> Path:
-    """The file of a recipe, given its name or path.
+    """The file of a recipe, given its path, its name, or its name with `.yaml`, as in `extends`.
 
     Raises:
         LookupFailed: there is none; the message names the nearest recipe.
     """
     path = Path(name_or_path).expanduser()
-    local = Path("recipes") / f"{name_or_path}.yaml"
+    name = name_or_path.removesuffix(".yaml")
+    local = Path("recipes") / f"{name}.yaml"
     for candidate in (path, local):
         if candidate.is_file():
             return candidate.absolute()
     bundled = bundled_recipes()
-    if name_or_path in bundled:
-        return bundled[name_or_path]
+    if name in bundled:
+        return bundled[name]
     if path.is_dir():
         raise LookupFailed(f"{name_or_path} is a directory, not a recipe")
     raise LookupFailed(f"no recipe {name_or_path!r}; {suggestion(path.stem, recipes())}", fix="kernelrl recipes list")

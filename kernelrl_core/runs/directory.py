@@ -17,6 +17,8 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal
 
@@ -68,6 +70,13 @@ class RunDir:
             KernelRLError: the file cannot be read, or a line before the last is damaged.
         """
         return list(read_rows(self.journal_path(name)))
+
+    def steps_after(self, step: int) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
+        """The metrics row and the credit rows of each finished step after `step`; see `rows`."""
+        credits_ = groupby((row for row in self.each_row("credits") if row["step"] > step), key=itemgetter("step"))
+        for row in self.each_row("metrics"):
+            if row["step"] > step:
+                yield row, next((list(rows) for number, rows in credits_ if number == row["step"]), [])
 
     @property
     def checkpoints(self) -> Path:

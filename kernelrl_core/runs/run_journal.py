@@ -47,6 +47,10 @@ class RunJournal:
         self._credited = {row["sample"] for row in run.rows("credits")}
         metrics = run.rows("metrics")
         self._metric_steps = {row["step"] for row in metrics}
+        if self.last_checkpoint is not None and self.last_checkpoint["step"] not in self._metric_steps:
+            metrics.append(self.last_checkpoint["metrics"])
+            self._journals["metrics"].append(metrics[-1:])
+            self._metric_steps.add(self.last_checkpoint["step"])
         self.seen = SeenKernels()
         """Kernels of the finished steps."""
         self.booked = sum((spent_on_step(row) for row in metrics if row["step"] < self.next_step), Spent())
@@ -119,11 +123,6 @@ class RunJournal:
         if row["step"] not in self._metric_steps:
             await self._append("metrics", [row])
             self._metric_steps.add(row["step"])
-
-    async def complete_metrics(self) -> None:
-        """Write the metrics row of the last checkpoint if a crash prevented that."""
-        if self.last_checkpoint is not None:
-            await self.record_metrics(self.last_checkpoint["metrics"])
 
     def close(self) -> None:
         """Wait for pending writes, and close the files."""

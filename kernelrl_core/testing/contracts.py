@@ -383,7 +383,8 @@ class LoggerContract(ComponentContract):
         before = copy.deepcopy(rows)
         for first_step, state in ((0, "stopped"), (1, "failed"), (2, "finished")):
             logger = self.make()
-            logger.start(tmp_path, {"train": {"steps": 3}}, first_step)
+            held = logger.start(tmp_path, {"train": {"steps": 3}}, first_step)
+            assert held in (None, -1 if first_step == 0 else 0), f"start returns {held}, the last step held is not that"
             for event, row in rows.items():
                 getattr(logger, event)(row)
             logger.finish(state)

@@ -64,7 +64,7 @@ async def train_session(
         schedule = task_schedule(session, journal, say)
         for loggers in subscribers:
             if isinstance(loggers, LoggerThreads):
-                loggers.start(run.path, {}, journal.next_step)
+                loggers.start(run.path, {}, journal.next_step, run.steps_after)
         return await train(TrainingRun(run, session, advantage, journal, monitor, learner, stop_requested), schedule)
     finally:
         journal.close()

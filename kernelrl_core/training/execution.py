@@ -93,7 +93,7 @@ async def _train(
             learner = Learner(recipe, policy, meter, session.timeline)
             schedule = task_schedule(session, journal, console.say)
             await _say_leak_rate(session, schedule, console.say)
-            loggers.start(run.path, resolved, journal.next_step)
+            loggers.start(run.path, resolved, journal.next_step, run.steps_after)
             opened = TrainingRun(run, session, advantage, journal, monitor, learner, interrupts.once)
             finished = await train(opened, schedule)
         state = "finished" if finished else "stopped"

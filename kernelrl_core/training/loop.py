@@ -20,7 +20,7 @@ import attrs
 from kernelrl_core.algorithms.credit import Credit, assign_credit, planned_samples
 from kernelrl_core.heldout.split import rollout_split, split_metrics
 from kernelrl_core.interfaces.advantages import AdvantageFunction, Returns
-from kernelrl_core.monitoring.events import EvaluationFinished, PhaseStarted, StepFinished
+from kernelrl_core.monitoring.events import PhaseStarted, StepFinished
 from kernelrl_core.monitoring.metrics import step_metrics, time_metrics
 from kernelrl_core.monitoring.monitor import Monitor
 from kernelrl_core.plugins.boundary import plugin_boundary
@@ -150,7 +150,6 @@ async def restore(run: TrainingRun, schedule: TaskSchedule) -> None:
     """Restore policy, schedule, environment and monitor from the last checkpoint."""
     journal, session = run.journal, run.session
     sweep(run.directory.checkpoints)
-    await journal.complete_metrics()
     checkpoint = journal.last_checkpoint
     loop: Mapping[str, Any] = checkpoint["loop"] if checkpoint is not None else {}
     # Steps after the last checkpoint are repeated, so their metrics rows are ignored.
@@ -171,7 +170,6 @@ async def held_out(run: TrainingRun, update: int) -> dict[str, Any]:
     finished = functools.partial(run.journal.finished_evals, update)
     groups = await rollout_split(run.session, run.recorder, run.monitor.publish, update=update, finished=finished)
     metrics = split_metrics(groups, run.session.recipe.eval)
-    run.monitor.publish(EvaluationFinished(update, metrics))
     return metrics | {"time/eval": time.monotonic() - began}
 
 

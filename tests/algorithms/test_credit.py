@@ -238,11 +238,27 @@ def test_estimator_that_changes_the_shape_raises(advantages: list[list[float]]) 
     [
         (
             Credit(turn(1, 2, 0.5), 0.75, -0.25),
-            {"reward": 0.5, "return": 0.75, "advantage": -0.25, "masked": False, "filtered": False, "reason": ""},
+            {
+                "reward": 0.5,
+                "return": 0.75,
+                "advantage": -0.25,
+                "speedup": None,
+                "masked": False,
+                "filtered": False,
+                "reason": "",
+            },
         ),
         (
             Credit(turn(1, 2, 0.5), 0.75, 0.0, "uniform"),
-            {"reward": 0.5, "return": 0.75, "advantage": 0.0, "masked": False, "filtered": True, "reason": "uniform"},
+            {
+                "reward": 0.5,
+                "return": 0.75,
+                "advantage": 0.0,
+                "speedup": None,
+                "masked": False,
+                "filtered": True,
+                "reason": "uniform",
+            },
         ),
         (
             Credit(turn(1, 2, 0.5), exclusion_reason="small_group"),
@@ -250,6 +266,7 @@ def test_estimator_that_changes_the_shape_raises(advantages: list[list[float]]) 
                 "reward": 0.5,
                 "return": None,
                 "advantage": None,
+                "speedup": None,
                 "masked": True,
                 "filtered": False,
                 "reason": "small_group",
@@ -261,6 +278,7 @@ def test_estimator_that_changes_the_shape_raises(advantages: list[list[float]]) 
                 "reward": None,
                 "return": None,
                 "advantage": None,
+                "speedup": None,
                 "masked": True,
                 "filtered": False,
                 "reason": "infra_error",

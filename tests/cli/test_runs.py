@@ -239,7 +239,7 @@ def test_a_run_that_failed_later_keeps_its_name_and_its_samples(kernelrl: Run, t
 def test_a_failing_logger_stops_nothing(kernelrl: Run, tmp_path: Path) -> None:
     done = kernelrl("run", "small.yaml", "--name", "a", "loggers.mine.fail=true")
     assert done.returncode == 0
-    assert "logger 'mine' failed in step" in (tmp_path / "runs/a/logs.log").read_text()
+    assert "logger 'mine' failed in start; it gets no events" in (tmp_path / "runs/a/logs.log").read_text()
 
 
 def test_a_failing_checker_is_in_the_metrics_and_in_the_summary(kernelrl: Run, tmp_path: Path) -> None:

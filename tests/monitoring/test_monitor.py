@@ -1,4 +1,4 @@
-"""Subscribers receive the four events of a run; meters add to the metrics of a step."""
+"""Subscribers receive the three events of a run; meters add to the metrics of a step."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from kernelrl_core.interfaces.loggers import Logger
 from kernelrl_core.monitoring.console import Console
 from kernelrl_core.monitoring.costs import CostMeter, Spent
-from kernelrl_core.monitoring.events import EvaluationFinished, Event, PhaseStarted, StepFinished, TurnFinished
+from kernelrl_core.monitoring.events import Event, PhaseStarted, StepFinished, TurnFinished
 from kernelrl_core.monitoring.loggers import LoggerThreads
 from kernelrl_core.monitoring.monitor import Monitor
 from kernelrl_core.monitoring.timeline import KINDS, Timeline
@@ -24,7 +24,6 @@ EVENTS: tuple[Event, ...] = (
     PhaseStarted("step 1", 8),
     TurnFinished(TURN, "train", {"sample": "0.0.0.0"}),
     TurnFinished(TURN, "eval", {"sample": "1.0.0.0"}),
-    EvaluationFinished(1, {"eval/pass@1": 0.75}),
     StepFinished(METRICS, ({"sample": "0.0.0.0", "advantage": 1.0},), 3),
 )
 
@@ -78,7 +77,7 @@ def test_every_subscriber_gets_every_event_in_order() -> None:
 def test_loggers_get_turns_of_training_steps_and_evaluations(tmp_path: Path) -> None:
     logger = RecordingLogger()
     threads = LoggerThreads({"mine": logger})
-    threads.start(tmp_path, {}, 0)
+    threads.start(tmp_path, {}, 0, lambda step: ())
     monitor = make_monitor(threads)
     for event in EVENTS:
         monitor.publish(event)
@@ -86,7 +85,6 @@ def test_loggers_get_turns_of_training_steps_and_evaluations(tmp_path: Path) -> 
     assert logger.calls == [
         ("start", 0),
         ("turn", {"sample": "0.0.0.0"}),
-        ("evaluation", {"step": 1, "eval/pass@1": 0.75}),
         ("credits", ({"sample": "0.0.0.0", "advantage": 1.0},)),
         ("step", METRICS),
         ("finish", "finished"),
@@ -123,7 +121,7 @@ def test_other_events_raise_no_alarm() -> None:
     lines: list[str] = []
     monitor = make_monitor(lines=lines)
     for _ in range(20):
-        for event in EVENTS[:4]:
+        for event in EVENTS[:3]:
             monitor.publish(event)
     assert lines == []
 
@@ -180,3 +178,70 @@ def test_the_time_of_a_step_is_divided_among_its_activities() -> None:
     assert sum(parts.values()) == pytest.approx(row["time/total"], abs=1e-6)
     assert parts["time/in_sampling"] > 0
     assert monitor.book()["time/in_sampling"] == 0.0
+
+
+class Remembering(RecordingLogger):
+    """A logger that holds the steps up to `held` from an earlier process."""
+
+    def __init__(self, held: int | None) -> None:
+        super().__init__()
+        self.held = held
+
+    def start(self, run_dir: Path, recipe: Any, first_step: int) -> int | None:
+        return self.held
+
+
+def events_of(logger: Logger, *, first_step: int, recorded: list[int], published: list[int]) -> None:
+    """Resume a run at `first_step`, with these steps in its journals, and publish these."""
+    threads = LoggerThreads({"mine": logger})
+    rows = [({"step": step}, [{"sample": f"{step}.0.0.0"}]) for step in recorded]
+    threads.start(Path(), {}, first_step, lambda after: [row for row in rows if row[0]["step"] > after])
+    for step in published:
+        threads.handle(StepFinished({"step": step, "repeated": 1}, ({"sample": f"{step}.0.0.0"},), 9))
+    threads.finish("finished")
+
+
+@pytest.mark.parametrize(
+    ("held", "steps"), [(-1, [0, 1, 2, 3, 4]), (0, [1, 2, 3, 4]), (2, [3, 4]), (3, [4]), (None, [2, 3, 4])]
+)
+def test_a_resumed_logger_gets_every_step_that_it_lacks_once(held: int | None, steps: list[int]) -> None:
+    logger = Remembering(held)
+    events_of(logger, first_step=2, recorded=[0, 1, 2], published=[2, 3, 4])
+    assert [row["step"] for method, row in logger.calls if method == "step"] == steps
+    assert [rows[0]["sample"] for method, rows in logger.calls if method == "credits"] == [f"{n}.0.0.0" for n in steps]
+
+
+def test_the_recorded_row_of_a_repeated_step_counts() -> None:
+    logger = Remembering(0)
+    events_of(logger, first_step=1, recorded=[0, 1], published=[1])
+    assert [row for method, row in logger.calls if method == "step"] == [{"step": 1}]
+
+
+def test_held_out_evaluations_reach_a_logger_once_and_before_their_step() -> None:
+    logger = RecordingLogger()
+    threads = LoggerThreads({"mine": logger})
+    threads.start(Path(), {}, 0, lambda step: ())
+    metrics = {"step": 0, "reward/mean": 0.5, "eval_start/pass@1": 0.25, "eval/pass@1": 0.75, "time/eval": 1.0}
+    threads.handle(StepFinished(metrics, (), 3))
+    threads.evaluation({"step": 40, "eval/pass@1": 0.5})
+    threads.finish("finished")
+    assert logger.calls[1:-1] == [
+        ("evaluation", {"step": 0, "eval/pass@1": 0.25}),
+        ("evaluation", {"step": 1, "eval/pass@1": 0.75}),
+        ("credits", ()),
+        ("step", {"step": 0, "reward/mean": 0.5, "time/eval": 1.0}),
+        ("evaluation", {"step": 40, "eval/pass@1": 0.5}),
+    ]
+
+
+def test_a_logger_that_cannot_start_gets_no_events(caplog: pytest.LogCaptureFixture) -> None:
+    class Fails(RecordingLogger):
+        def start(self, run_dir: Path, recipe: Any, first_step: int) -> None:
+            raise OSError("no tracker")
+
+    logger = Fails()
+    events_of(logger, first_step=0, recorded=[], published=[0, 1])
+    assert logger.calls == []
+    assert [record.message for record in caplog.records] == [
+        "logger 'mine' failed in start; it gets no events, and the run continues"
+    ]

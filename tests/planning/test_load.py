@@ -260,7 +260,7 @@ def test_an_unknown_base_recipe_gets_the_nearest_name(plugins: Registry, tmp_pat
 
 
 def test_a_name_is_resolved_as_path_then_local_recipe_then_bundled_recipe() -> None:
-    assert find_recipe("smoke") == bundled_recipes()["smoke"]
+    assert find_recipe("smoke") == find_recipe("smoke.yaml") == bundled_recipes()["smoke"]
     local = Path("recipes/smoke.yaml")
     local.parent.mkdir()
     local.write_text("")

@@ -156,3 +156,15 @@ def test_an_edited_recipe_is_detected(tmp_path: Path) -> None:
     run.accept_recipe()
     assert not run.recipe_changed()
     assert len(json.loads((run.path / "provenance.json").read_text())["recipe_changes"]) == 1
+
+
+def test_the_steps_after_a_step_have_their_metrics_and_credits(tmp_path: Path) -> None:
+    run = RunDir.create(tmp_path / "run", {}, {})
+    for name, rows in {
+        "credits": [{"sample": f"{step}.{index}.0.0", "step": step} for step in range(4) for index in range(2)],
+        "metrics": [{"step": step} for step in range(3)],
+    }.items():
+        Journal(run.journal_path(name)).append(rows)
+    found = [(metrics["step"], [row["sample"] for row in rows]) for metrics, rows in run.steps_after(0)]
+    assert found == [(1, ["1.0.0.0", "1.1.0.0"]), (2, ["2.0.0.0", "2.1.0.0"])]
+    assert list(run.steps_after(2)) == []
