@@ -5,7 +5,6 @@ Reading needs no plugin and no task source, so results of other machines can be 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import attrs
 
 from kernelrl_core.errors import KernelRLError, LookupFailed, UsageError
 from kernelrl_core.runs.directory import RunDir, find_run
+from kernelrl_core.runs.results import read_reports
 from kernelrl_core.runs.rows import sample_id, turn_without_task
 from kernelrl_core.sources.yaml import load_yaml
 from kernelrl_core.storage import disk_error
@@ -54,7 +54,11 @@ def read_results(name: str) -> list[Result]:
     """
     path = Path(name)
     if path.is_file():
-        return _of_file(path)
+        reports = read_reports(path)
+        return [
+            _result(f"{path}: {report.get('policy', 'kernels')}", report["rows"], report.get("recipe"))
+            for report in reports
+        ]
     base, at, steps = name.rpartition("@")
     if at and steps.isdecimal() and not path.exists():
         return [_of_run(find_run(base), int(steps))]
@@ -76,24 +80,6 @@ def common_tasks(base: Result, changed: Result) -> list[str]:
             fix="evaluate both on the same split of the same tasks",
         )
     return found
-
-
-def _of_file(path: Path) -> list[Result]:
-    try:
-        document = json.loads(path.read_bytes())
-    except OSError as error:
-        raise disk_error(path, error) from error
-    except ValueError as error:
-        raise UsageError(f"{path}: not a JSON document: {error}", fix="use a file of kernelrl eval --output") from None
-    reports = document.get("evaluations", [document]) if isinstance(document, dict) else []
-    if not reports or any(
-        not isinstance(report, dict) or not {"policy", "rows"} <= report.keys() for report in reports
-    ):
-        raise UsageError(
-            f"{path}: no output of kernelrl eval: it has no policy with rows",
-            fix="use a file of kernelrl eval --output",
-        )
-    return [_result(f"{path}: {report['policy']}", report["rows"], report.get("recipe")) for report in reports]
 
 
 def _of_run(run: RunDir, steps: int | None) -> Result:

@@ -12,7 +12,7 @@ import attrs
 from kernelrl_core.errors import UsageError
 from kernelrl_core.runs.directory import RunDir, find_run
 
-__all__ = ["Results", "find_results", "last_rows"]
+__all__ = ["Results", "find_results", "last_rows", "read_reports"]
 
 Purpose = Literal["train", "eval"]
 _JOURNALS: dict[Purpose, str] = {"train": "samples", "eval": "eval_samples"}
@@ -56,28 +56,44 @@ class Results:
         return found
 
     def document(self) -> dict[str, Any]:
-        """Content of a file of `kernelrl eval --output`.
+        """The report in a file of `kernelrl eval --output`.
 
         Raises:
-            UsageError: it is none.
+            UsageError: the file is none, or has the reports of several checkpoints.
         """
-        fix = "name a file that kernelrl eval --output has written, or a run directory"
-        try:
-            found = json.loads(self.path.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise UsageError(f"{self.path}: cannot be read: {error.strerror}", fix=fix) from error
-        except ValueError:
-            raise UsageError(f"{self.path}: not JSON", fix=fix) from None
-        if isinstance(found, dict) and "evaluations" in found:
+        reports = read_reports(self.path)
+        if len(reports) > 1:
             raise UsageError(
                 f"{self.path}: it has the evaluations of several checkpoints",
                 fix="kernelrl eval RUN --checkpoint C --output FILE for one of them",
             )
-        rows = found.get("rows") if isinstance(found, dict) else None
-        if not isinstance(rows, list) or not all(isinstance(row, dict) and "sample" in row for row in rows):
-            raise UsageError(f"{self.path}: not a result of kernelrl eval: it has no rows of samples", fix=fix)
-        document: dict[str, Any] = found
-        return document
+        return reports[0]
+
+
+def read_reports(path: Path) -> list[dict[str, Any]]:
+    """The reports in a file of `kernelrl eval --output`, one for each checkpoint.
+
+    Raises:
+        UsageError: the file is none.
+    """
+    fix = "use a file that kernelrl eval --output has written, or a run"
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}", fix=fix) from error
+    except ValueError:
+        raise UsageError(f"{path}: not a JSON document", fix=fix) from None
+    reports = document.get("evaluations", [document]) if isinstance(document, dict) else []
+    if not reports or not all(map(_is_report, reports)):
+        raise UsageError(f"{path}: no output of kernelrl eval: it has no rows of samples", fix=fix)
+    found: list[dict[str, Any]] = reports
+    return found
+
+
+def _is_report(value: Any) -> bool:
+    if not isinstance(value, dict) or not isinstance(value.get("rows"), list):
+        return False
+    return all(isinstance(row, dict) and "sample" in row for row in value["rows"])
 
 
 def find_results(name: str) -> Results:

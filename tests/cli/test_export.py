@@ -82,7 +82,7 @@ def test_weights_are_those_of_the_checkpoint(trained: Run, tmp_path: Path) -> No
         (("a", "--level", "1"), "--level has no effect with --as kernels"),
         (("a", "--as", "weights", "--checkpoint", "1"), "000002, 000003"),
         (("small.yaml", "--as", "weights"), "small.yaml has no weights"),
-        (("small.yaml",), "small.yaml: not JSON"),
+        (("small.yaml",), "small.yaml: not a JSON document"),
     ],
 )
 def test_bad_input_is_refused_with_one_message_and_leaves_nothing(

@@ -117,11 +117,11 @@ def test_a_result_without_a_common_task_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["{}", "[]", "{", '{"rows": [1]}'])
 def test_another_file_is_no_result(tmp_path: Path, text: str) -> None:
     (tmp_path / "out.json").write_text(text)
-    with pytest.raises(UsageError, match=r"out\.json: not"):
+    with pytest.raises(UsageError, match=r"out\.json: no"):
         read(tmp_path / "out.json")
 
 
 def test_the_evaluations_of_several_checkpoints_are_no_single_result(tmp_path: Path) -> None:
-    (tmp_path / "out.json").write_text('{"evaluations": []}')
+    (tmp_path / "out.json").write_text('{"evaluations": [{"rows": []}, {"rows": []}]}')
     with pytest.raises(UsageError, match="several checkpoints"):
         read(tmp_path / "out.json")
