@@ -55,6 +55,8 @@ class Template:
             autoescape=False,
             trim_blocks=True,
             lstrip_blocks=True,
+            # A run has the templates that it started with. To look for newer ones takes longer than to render.
+            auto_reload=False,
         )
         self._environment.filters["fenced"] = _fenced
         self._base = self._environment.get_template("base.jinja")

@@ -37,6 +37,8 @@ class ScriptedPolicy(TrainablePolicy):
         self._options = options
         self._script: tuple[ScriptedReply, ...] = options.replies
         self._used: Counter[tuple[int, ...]] = Counter()
+        self._of_turn: dict[int, tuple[tuple[int, ...], bool]] = {}
+        """Entries for a turn, and whether one of them is for some prompts only."""
         """Set of matching replies, by index -> number of requests."""
         self._steps = 0
         self.context_tokens: int = options.context_tokens
@@ -82,11 +84,12 @@ class ScriptedPolicy(TrainablePolicy):
         words = "\n".join(message.content for message in prompt.messages)
         # A final assistant message is the prefill of this reply, not an earlier one.
         turn = 1 + sum(message.role == "assistant" for message in prompt.messages[:-1])
-        fitting = tuple(
-            index
-            for index, entry in enumerate(self._script)
-            if entry.turn in (None, turn) and all(text in words for text in entry.texts)
-        )
+        if turn not in self._of_turn:
+            found = [(index, entry) for index, entry in enumerate(self._script) if entry.turn in (None, turn)]
+            self._of_turn[turn] = tuple(index for index, _ in found), any(entry.texts for _, entry in found)
+        fitting, depends_on_prompt = self._of_turn[turn]
+        if depends_on_prompt:
+            fitting = tuple(index for index in fitting if all(text in words for text in self._script[index].texts))
         if not fitting:
             raise UsageError(
                 f"the script has no reply for turn {turn} of the prompt that ends in {words[-80:]!r}",
