@@ -14,8 +14,6 @@ NOT_FOR_USERS = {
     "LD_LIBRARY_PATH": "set where libraries are not in the usual directories",
     "PYTHONPATH": "set where modules are not installed",
     "OMP_NUM_THREADS": "set by the judge for the runner",
-    "KERNELRL_SPARED_PROCESSORS": "set by the evaluator for its judges",
-    "KERNELRL_TIMED_ON": "set by the evaluator for its judges",
 }
 NAME = re.compile(r"[A-Z][A-Z0-9_]+")
 

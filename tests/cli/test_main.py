@@ -364,13 +364,10 @@ def test_plugins_show_lists_the_rules_of_checkers(call: Call) -> None:
 
 
 def test_results_that_are_absent_for_one_reason_share_a_line() -> None:
-    from kernelrl_core.cli.eval import _lines as eval_lines
+    from kernelrl_core.cli.eval_report import _notes
 
-    report = {"pass@1": 0.5, "fast_1": None, "fast_2": None, "pass@8": None, "outcomes": {"correct": 1, "hacked": 0}}
     reasons = {"fast_1": "not timed", "fast_2": "not timed", "pass@8": "too few"}
-    assert eval_lines({**report, "reasons": reasons}) == [
-        "pass@1    0.500",
-        "outcomes  correct 1",
+    assert _notes([{"policy": "p", "reasons": reasons, "intervals": {}}]) == [
         "no fast_1, fast_2: not timed",
         "no pass@8: too few",
     ]

@@ -38,7 +38,7 @@ ATTRIBUTES: Mapping[str, Mapping[str, Any]] = {
 }
 ELSEWHERE = (
     *("local", "openai", "tinker", "torch", "kernelbench", "dataset", "directory"),
-    *("bm25", "faiss", "hybrid", "value"),
+    *("bm25", "faiss", "hybrid", "value", "wandb"),
 )
 """Components that need processes, a server or files: tests of their plugins run the contracts."""
 

@@ -26,7 +26,6 @@ _DEVICES = ("/dev/null",)
 _MAX_LOG_BYTES = 1 << 20
 _FILE_MIB = 1024
 _KILLED = re.compile(r"\b[Kk]ill")
-_LAST_CHARACTERS = 1000
 _COUNTED = 0.8
 """Of its limit a process may have had when it is killed."""
 _LIMITS = (
@@ -123,7 +122,8 @@ class Compilers:
         ended = time.monotonic()
         ran_s = usage.ru_utime + usage.ru_stime
         # A limit of processor time, counted by ticks, ends one process, and the compiler then fails that started it.
-        least_s = left_s * (_COUNTED if _KILLED.search(text[-_LAST_CHARACTERS:]) else 1.0)
+        killed = process.returncode == 128 + signal.SIGKILL or _KILLED.search(text[-1000:])
+        least_s = left_s * (_COUNTED if killed else 1.0)
         if ended >= self.latest or (status and ran_s >= least_s):
             raise OutOfTime(text, waited=ended >= self.latest)
         self.deadline = min(self.latest, self.deadline + max(0.0, ended - now - ran_s))
