@@ -8,7 +8,7 @@ Three routes, each reported:
     ordinary  what `load_inline` does: the device compiler reads torch's headers
 
 A request that cannot be taken apart (`splitting.Unsplittable`), and an error that may come from taking it apart, lead
-to the next route. An error that cannot is the candidate's: it is told at once, because most candidates of a model that
+to the next route. An error that cannot is the candidate's: it is reported at once, because most candidates of a model that
 learns do not compile.
 """
 

@@ -64,12 +64,11 @@ def library_imports(path: str | Path, language: str) -> list[str]:
     """What a shared object imports of libraries that compute, and what may lead to them.
 
     Args:
-        language: of the extension. C++ for the processor needs little, and what is not known to be harmless is told
-            of, such as the loader's functions and lists, and calls of Python's objects. Of device code's many
-            libraries those that compute are.
+        language: of the extension. For `cpp`, everything that is not known to be harmless is returned, such as
+            functions of the loader and calls of Python's objects; for device code, what computes.
 
     Returns:
-        Operators of torch as `aten::NAME`, others by their names; empty for what is no 64-bit ELF file.
+        Operators of torch as `aten::NAME`, others by their names; empty if the file is not a 64-bit ELF file.
     """
     found = set()
     for name, is_defined in _looked_up(Path(path).read_bytes()):

@@ -65,7 +65,7 @@ class BuildService:
         source: str = "",
         disabled: bool = False,
     ) -> tuple[bytes, list[int]]:
-        """What a runner is told about the build it asked for, and descriptors of what was built and of the binder.
+        """The answer to a runner about a build, and descriptors of what was built and of the binder.
 
         Args:
             asked: what `runner.builds` sends; from an untrusted process.
@@ -145,7 +145,7 @@ class BuildService:
                 _job({**order, "control": True}, cancelled)
             except _NoAnswer as other:
                 raise BuildCrashed(f"the build service {crash}; for an empty source it {other}") from None
-            # It is told nothing of the machine.
+            # The candidate learns nothing of the machine.
             return {"error": "The build ended without a result.", "until": 0.0}
 
 

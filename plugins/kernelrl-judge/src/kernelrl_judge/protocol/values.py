@@ -134,7 +134,7 @@ def _leaf(dtype: str, shape: list[Any], device: str, offset: Any, strides: list[
     if dtype not in DTYPES or len(shape) > _MAX_DIMENSIONS:
         raise ProtocolError("an unknown dtype or too many dimensions")
     if not all(type(number) is int and _fits(number) for number in (*shape, offset, *(strides or ()))):
-        raise ProtocolError("a place that is no number of 64 bits")
+        raise ProtocolError("an offset that is not a 64-bit integer")
     if min(shape, default=0) < 0 or len(shape) != len(shape if strides is None else strides):
         raise ProtocolError("a negative size, or sizes without strides")
     return TensorLeaf(dtype, tuple(shape), _text(device), offset, None if strides is None else tuple(strides))

@@ -58,7 +58,7 @@ def refuse_tools(instead: str) -> None:
     It is not what keeps a candidate from them: it says plainly what is wrong with trying.
 
     Args:
-        instead: what a candidate is told to do.
+        instead: what the error tells the candidate to do.
     """
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:

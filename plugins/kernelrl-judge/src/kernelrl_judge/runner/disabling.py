@@ -19,7 +19,7 @@ __all__ = ["disable_runtime_compilers", "disable_triton", "idle_module", "poison
 
 
 def poison_memory() -> None:
-    """Have torch fill what it allocates, on every device, with what is no number."""
+    """Have torch fill what it allocates, on every device, with NaN."""
     import torch
 
     torch.set_deterministic_debug_mode("warn")

@@ -276,7 +276,7 @@ class Reference:
         """What the reference makes of inputs, and what else it changes; they stay as they are.
 
         Args:
-            effects: whether it is told what else changes.
+            effects: also return what else the call changes.
         """
         first = "returned_inputs" not in self.facts
         given = cloned(inputs)

@@ -4,7 +4,7 @@ Model of S. Williams, A. Waterman and D. Patterson, "Roofline: an insightful vis
 architectures", Communications of the ACM 52 (2009).
 
 `memory_floor_us` is the time that no kernel can pass: only bytes that were found to decide the output count. An element
-is replaced by what is no number, and the reference is called again: if its output stays as it was, the element need not
+is replaced by NaN, and the reference is called again: if its output stays as it was, the element need not
 be read. A sample of elements of each tensor gives the share that matters, of which the lower end of a 97.5 % interval
 is taken (Wilson 1927). Integers and truth values cannot be replaced without harm, and count nothing.
 """
