@@ -8,8 +8,8 @@ Three routes, each reported:
     ordinary  what `load_inline` does: the device compiler reads torch's headers
 
 A request that cannot be taken apart (`splitting.Unsplittable`), and an error that may come from taking it apart, lead
-to the next route. An error that cannot is the candidate's: it is reported at once, because most candidates of a model that
-learns do not compile.
+to the next route. An error that cannot is the candidate's: it is reported at once, because most candidates of a model
+that learns do not compile.
 """
 
 from __future__ import annotations
