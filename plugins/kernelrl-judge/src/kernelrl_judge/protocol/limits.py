@@ -15,9 +15,9 @@ class Limits:
     """Each is named after its decision. Declared tolerances are settings of a recipe (`evaluation.atol`, `rtol`)."""
 
     # `incorrect`
-    own_errors: float = 4.0
-    """A kernel may be off by so many times the error of the reference: sums in another order."""
-    more_errors_in_stress: float = 16.0
+    own_errors: float = 8.0
+    """A kernel may be off by so many times the error of the reference: a loop adds one by one, cuBLAS in parts."""
+    more_errors_in_stress: float = 8.0
     """So many times more on harder inputs: the order of sums matters more."""
     most_loosened: float = 16.0
     """The reference's own error allows at most so many times the declared tolerance."""

@@ -1,17 +1,7 @@
 """Calls of a function, captured into graphs; the same code for the candidate and for the reference.
 
-A graph has these nodes, one after the other:
-
-| nodes | purpose |
-|---|---|
-| clock kernel | the SM clock before the calls |
-| copies | restore tensors that calls change |
-| stamp | time before the first call |
-| the calls | |
-| stamp | time after the last call |
-| copies | outputs, and what the calls left in tensors, to where the judge reads them |
-| fills | poison for outputs of the next pass |
-| stamp | time after the copies |
+A graph reads the SM clock, restores tensors, makes the calls between two time stamps, copies outputs and what was left
+in tensors to where the judge reads them, fills outputs with poison, and stamps the time again.
 """
 
 from __future__ import annotations
@@ -68,7 +58,7 @@ class Recorder:
         self._made = 0
         self._turns = 0
         self._most = most
-        self.stream = torch.cuda.Stream()
+        self.stream = torch.cuda.ExternalStream(library.stream())
         # Methods of torch as they are now: a candidate that is loaded later cannot replace them here.
         self._graph_class = torch.cuda.CUDAGraph
         self._on_stream = torch.cuda.stream
@@ -151,15 +141,17 @@ class Recorder:
                 for number, arguments in enumerate(slots):
                     with library.capturing(stream):
                         outputs.append(function(*arguments))
+                    if any(tensor.is_conj() or tensor.is_neg() for tensor in tensors(outputs[-1])):
+                        raise NotCaptured("an output is a view that torch conjugates or negates when it is read")
                     if at_once:
-                        self._copy(copies(number, outputs[-1]))
+                        _copy(copies(number, outputs[-1]))
                 last = self._captured()
                 before_copies()
                 library.stamp(stream, stamps_at + 24)
                 if not at_once:
                     for number, output in enumerate(outputs):
-                        self._copy(copies(number, output))
-                self._copy(left)
+                        _copy(copies(number, output))
+                _copy(left)
                 made = [] if at_once else list(_storages(outputs, lasting))
                 for at, count in made:
                     library.fill(stream, at, _POISON, count)
@@ -183,14 +175,10 @@ class Recorder:
             raise NotCaptured("a call invalidated the capture without an error")
         return found
 
-    def _copy(self, pairs: _Pairs) -> None:
-        for place, tensor in pairs:
-            if tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg():
-                count = tensor.numel() * tensor.element_size()
-                if count:
-                    self._library.copy(self.stream.cuda_stream, place.data_ptr(), tensor.data_ptr(), count)
-            else:
-                place.copy_(tensor)
+
+def _copy(pairs: _Pairs) -> None:
+    for place, tensor in pairs:
+        place.copy_(tensor)
 
 
 def _abandon(graph: torch.cuda.CUDAGraph) -> None:

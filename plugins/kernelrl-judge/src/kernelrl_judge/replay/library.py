@@ -31,6 +31,7 @@ __all__ = [
     "load",
 ]
 
+_pointer, _address = ctypes.c_void_p, ctypes.c_uint64
 _SOURCE = Path(__file__).with_name("native.c")
 _DRIVER = "libcuda.so.1"
 _RUNTIMES = ("libcudart.so.12", "libcudart.so.13")
@@ -147,7 +148,7 @@ class Recording:
     stamps_at: int
     """Address of `STAMPS` numbers of 64 bits, written by every pass."""
     own: tuple[int, ...] = ()
-    """Numbers of the nodes that `Library.switch` and the judge's order turn off."""
+    """Numbers of the nodes that an order of the judge turns off."""
 
 
 class Library:
@@ -181,6 +182,12 @@ class Library:
         ctypes.memset(at.value, 0, count)
         return at.value
 
+    def stream(self) -> int:
+        """A new stream. Work on the legacy default stream fails while it is captured."""
+        made = ctypes.c_void_p()
+        self._call("krl_stream", ctypes.byref(made))
+        return made.value or 0
+
     def stamp(self, stream: int, at: int) -> None:
         """Have the device write the time to an address."""
         self._call("krl_stamp", _pointer(stream), _address(at))
@@ -188,10 +195,6 @@ class Library:
     def clock(self, stream: int, at: int, length_ns: int) -> None:
         """Have the device count its cycles for at least so many nanoseconds; writes cycles and nanoseconds."""
         self._call("krl_clock", _pointer(stream), _address(at), ctypes.c_uint64(length_ns))
-
-    def copy(self, stream: int, to: int, origin: int, count: int) -> None:
-        """Copy bytes on the device."""
-        self._call("krl_copy", _pointer(stream), _address(to), _address(origin), ctypes.c_size_t(count))
 
     def fill(self, stream: int, at: int, byte: int, count: int) -> None:
         """Fill bytes on the device."""
@@ -242,14 +245,6 @@ class Library:
     def destroy(self, ready: int) -> None:
         """Free what `instantiate` made."""
         self._call("krl_destroy", _pointer(ready))
-
-    def switch(self, recording: Recording, *, enabled: bool) -> None:
-        """Turn the nodes `recording.own` on or off."""
-        numbers = (ctypes.c_uint32 * max(1, len(recording.own)))(*recording.own)
-        self._call(
-            *("krl_switch", _pointer(recording.graph), _pointer(recording.ready), numbers),
-            *(ctypes.c_size_t(len(recording.own)), ctypes.c_uint(enabled)),
-        )
 
     def queue(self, recording: Recording, stream: int, gate_at: int, turn: int) -> None:
         """Queue a pass behind a gate that `release` opens."""
@@ -329,11 +324,3 @@ def _is_loaded(name: str) -> bool:
     with contextlib.suppress(OSError), open("/proc/self/maps") as maps:
         return any(name in line for line in maps)
     return False
-
-
-def _pointer(value: int) -> ctypes.c_void_p:
-    return ctypes.c_void_p(value)
-
-
-def _address(value: int) -> ctypes.c_uint64:
-    return ctypes.c_uint64(value)

@@ -52,8 +52,8 @@ typedef struct {
   F(cuModuleGetFunction, (Handle *, Handle, const char *))                                            \
   F(cuLaunchKernel, (Handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Handle, void **, void **)) \
   F(cuMemHostAlloc, (void **, size_t, unsigned))                                                      \
-  F(cuMemcpyAsync, (uint64_t, uint64_t, size_t, Handle))                                              \
   F(cuMemsetD8Async, (uint64_t, unsigned char, size_t, Handle))                                       \
+  F(cuStreamCreate, (Handle *, unsigned))                                                             \
   F(cuStreamSynchronize, (Handle))                                                                    \
   F(cuStreamGetCaptureInfo_v2, (Handle, int *, uint64_t *, Handle *, const Handle **, size_t *))       \
   F(cuGraphGetNodes, (Handle, Handle *, size_t *))                                                    \
@@ -176,11 +176,12 @@ int krl_clock(Handle stream, uint64_t at, uint64_t length_ns) {
   return run_one(clock_function, arguments, stream);
 }
 
-int krl_copy(Handle stream, uint64_t to, uint64_t from, size_t bytes) { return cuMemcpyAsync(to, from, bytes, stream); }
-
 int krl_fill(Handle stream, uint64_t at, unsigned byte, size_t bytes) {
   return cuMemsetD8Async(at, (unsigned char)byte, bytes, stream);
 }
+
+/* A stream that waits for the legacy stream. Work on that one is refused while this one is captured, not lost. */
+int krl_stream(Handle *made) { return cuStreamCreate(made, 0); }
 
 int krl_wait(Handle stream) { return cuStreamSynchronize(stream); }
 

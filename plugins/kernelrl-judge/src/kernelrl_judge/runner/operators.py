@@ -1,16 +1,18 @@
 """The operators of torch that a call goes through.
 
 Runs inside the runner, so that its list is evidence only; `kernelrl_judge.peer.computing` weighs it in the judge.
-Operators on parameters alone prepare them, and are omitted. Other threads are not seen; the symbols that an extension
-imports are (`kernelrl_judge.build.imports`).
+Operators on parameters alone prepare them, and are omitted. Threads that began before are not seen. What an extension
+imports is (`kernelrl_judge.build.imports`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -35,7 +37,7 @@ _LEAVING = frozenset(
     {"numpy", "__array__", "__dlpack__", "tolist", "__reduce_ex__", "storage", "untyped_storage", "_typed_storage"}
     | {"apply_", "map_", "map2_"}
 )
-"""Methods that hand the elements of a tensor in host memory to something else than torch."""
+"""Methods that hand the elements of a tensor to something else than torch; on a GPU `tolist` alone does."""
 _INTERPRETER = f"{os.sep}triton{os.sep}runtime{os.sep}"
 
 
@@ -93,7 +95,7 @@ class _Leaving(TorchFunctionMode):
             name in _LEAVING
             and args
             and isinstance(args[0], torch.Tensor)
-            and args[0].device.type == "cpu"
+            and (name == "tolist" or args[0].device.type == "cpu")
             and _INTERPRETER not in sys._getframe(1).f_code.co_filename
         ):
             self._add(f"torch.Tensor.{name}", args[0].numel(), 0)
@@ -111,9 +113,26 @@ def listed(call: Callable[[], Any], parameters: list[Any]) -> tuple[Any, list[li
         name, the elements of all tensors that it took, and of those that it made.
     """
     operators = _Operators(parameters)
-    with operators, _Leaving(operators.add):
+    with _everywhere(operators, _Leaving(operators.add)):
         result = call()
     return result, [[name, *counts] for name, counts in operators.found.items()]
+
+
+@contextlib.contextmanager
+def _everywhere(*modes: Any) -> Iterator[None]:
+    """Modes belong to a thread; here those that begin meanwhile have them, too."""
+    begin = threading.Thread.run
+
+    def run(thread: threading.Thread) -> None:
+        with modes[0], modes[1]:
+            begin(thread)
+
+    threading.Thread.run = run  # type: ignore[method-assign]
+    try:
+        with modes[0], modes[1]:
+            yield
+    finally:
+        threading.Thread.run = begin  # type: ignore[method-assign]
 
 
 def _place(tensor: Any) -> int:

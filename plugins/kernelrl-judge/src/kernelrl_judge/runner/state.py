@@ -133,7 +133,8 @@ def matched(own: dict[str, Any], state: dict[str, Any], known: dict[str, str]) -
     for name in [name for name in state if name not in named]:
         found = [other for other in free if known.get(name, other) == other and _resemble(own[other], state[name])]
         if name not in known:
-            found = [other for other in found if torch.equal(own[other].flatten(), state[name].flatten())]
+            same = state[name].flatten()
+            found = [other for other in found if torch.equal(own[other].flatten().to(same.device), same)]
         if found:
             named[name] = found[0]
             free.remove(found[0])
@@ -153,7 +154,7 @@ def _matched_outside(model: Any, state: dict[str, Any], named: dict[str, str], k
     for name in [name for name in state if name not in named]:
         for other, tensor in kept.items():
             free = other not in found.values() and known.get(name, other) == other and _resemble(tensor, state[name])
-            if free and (name in known or torch.equal(tensor.flatten(), state[name].flatten())):
+            if free and (name in known or torch.equal(tensor.flatten(), state[name].flatten().to(tensor.device))):
                 found[name] = other
                 break
     used = {*named.values(), *found.values()}
@@ -182,6 +183,6 @@ def impose(model: Any, state: dict[str, Any], names: dict[str, str]) -> dict[str
 
 
 def _resemble(own: Any, other: Any) -> bool:
-    """Whether tensors have one shape but for dimensions of size one, one type, and one place."""
+    """Whether tensors have one shape but for dimensions of size one, and one type."""
     shapes = [[size for size in tensor.shape if size != 1] for tensor in (own, other)]
-    return shapes[0] == shapes[1] and (own.dtype, own.device) == (other.dtype, other.device)
+    return shapes[0] == shapes[1] and own.dtype == other.dtype
