@@ -26,7 +26,7 @@ __all__ = ["ArenaExchange", "Arenas", "Exchange", "FileExchange"]
 _LEAST_BYTES = 64 << 20
 """Of an arena: to replace one takes longer than it takes to make a larger one."""
 _KEPT_BYTES = 1 << 30
-_KEPT_SHARE = 48
+_KEPT_SHARE = 128
 """An arena is kept for the next candidate up to this many bytes, or one part in so many of the device's memory."""
 _MOST_OFFSET = 1 << 48
 """Beyond it no call of the system takes an offset."""
