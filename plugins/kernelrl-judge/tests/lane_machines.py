@@ -45,7 +45,9 @@ class Judge:
     def __init__(self, machine: Machine, gpu: str) -> None:
         self.machine, self.gpu, self.busy, self.n_ends = machine, gpu, False, 0
 
-    async def evaluate(self, request: EvaluationRequest, runner: str, slow: Callable[[], None]) -> Evaluation:
+    async def evaluate(
+        self, request: EvaluationRequest, runner: str, slow: Callable[[], None], *, alone: bool
+    ) -> Evaluation:
         assert not self.busy
         self.busy = True
         self.machine.judged[self.gpu].append(request.source)

@@ -11,10 +11,10 @@ from typing import Any, cast
 import pytest
 import torch
 
-from kernelrl_core.interfaces.device_lease import DeviceLease
 from kernelrl_core.types import Evaluation, EvaluationRequest, EvaluationSettings, Outcome
-from kernelrl_judge.judge.session import Bench, DeviceFault
+from kernelrl_judge.judge.session import Bench, DeviceFault, DeviceFull
 from kernelrl_judge.peer.nursery import Zygotes
+from kernelrl_judge.peer.replay import NotRecorded
 from kernelrl_judge.protocol.device_memory import DeviceMemoryError
 from kernelrl_judge.protocol.failures import lacks_device_memory
 
@@ -32,7 +32,7 @@ class Backend:
 
 @pytest.fixture
 def judge(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tuple[Evaluation, list[bool]]]:
-    """Runs an evaluation whose attempts end as given; returns its result, and which attempts had the GPU alone."""
+    """Runs an evaluation whose runners end as given; returns its result, and which runners had the GPU alone."""
     module = types.ModuleType("backend_of_this_test")
     module.Backend = Backend  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, module.__name__, module)
@@ -43,12 +43,12 @@ def judge(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tupl
     monkeypatch.setattr("kernelrl_judge.peer.device_facts.memory_bytes", lambda device: 1 << 36)
     monkeypatch.setattr("kernelrl_judge.peer.device_facts.device_name", lambda device: "a-gpu")
 
-    def run(*endings: Any) -> tuple[Evaluation, list[bool]]:
-        alone: list[bool] = []
+    def run(*endings: Any, alone: bool = False) -> tuple[Evaluation, list[bool]]:
+        had_it_alone: list[bool] = []
 
         def judged(*arguments: Any) -> Any:
-            alone.append(arguments[-1] is None)
-            ending = endings[len(alone) - 1]
+            had_it_alone.append(arguments[-1] is None)
+            ending = endings[len(had_it_alone) - 1]
             if isinstance(ending, Exception):
                 raise ending
             return ending
@@ -56,52 +56,41 @@ def judge(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tupl
         monkeypatch.setattr(Bench, "_judged", judged)
         bench = Bench(Zygotes(cast(Any, None)), lambda: False, 0, lambda: None)
         request = EvaluationRequest("t", "", "", "", "", "b", {}, EvaluationSettings(), "0" * 32, "0")
-        return bench.evaluate(request, "backend_of_this_test:Backend"), alone
+        return bench.evaluate(request, "backend_of_this_test:Backend", alone=alone), had_it_alone
 
     return run
 
 
 @pytest.mark.parametrize(
-    "first",
+    "ending",
     [
         (WITHOUT, True),
         torch.OutOfMemoryError("CUDA out of memory."),
         DeviceMemoryError("cuMemCreate failed with CUDA error 2 (out of memory)"),
         RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+        NotRecorded("out of memory", lacks_memory=True),
     ],
 )
-def test_without_memory_a_candidate_is_judged_again_with_the_gpu_to_itself(judge: Any, first: Any) -> None:
-    assert judge(first, (CORRECT, False)) == (CORRECT, [False, True])
+def test_beside_other_evaluations_there_is_no_verdict_without_memory(judge: Any, ending: Any) -> None:
+    with pytest.raises(DeviceFull):
+        judge(ending)
 
 
-def test_a_judge_that_waits_for_the_gpu_alone_gives_its_memory_back_first(
-    judge: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    events: list[str] = []
-    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: events.append("given back"))
-    entered = DeviceLease.enter
-
-    def enter(lease: DeviceLease, *, alone: bool) -> None:
-        events.append("alone" if alone else "shared")
-        entered(lease, alone=alone)
-
-    monkeypatch.setattr(DeviceLease, "enter", enter)
-    judge((WITHOUT, True), (CORRECT, False))
-    assert events == ["given back", "alone"]
+def test_an_evaluation_without_others_has_the_gpu_to_itself(judge: Any) -> None:
+    assert judge((CORRECT, False), alone=True) == (CORRECT, [True])
 
 
 def test_a_candidate_that_takes_all_memory_of_an_empty_gpu_is_out_of_memory(judge: Any) -> None:
-    assert judge((WITHOUT, True), (WITHOUT, True)) == (WITHOUT, [False, True])
+    assert judge((WITHOUT, True), alone=True) == (WITHOUT, [True])
 
 
-def test_a_candidate_that_takes_all_memory_of_the_host_is_judged_once(judge: Any) -> None:
+def test_a_candidate_that_takes_all_memory_of_the_host_is_out_of_memory(judge: Any) -> None:
     assert judge((WITHOUT, False)) == (WITHOUT, [False])
 
 
 def test_a_judge_without_memory_on_an_empty_gpu_blames_the_device(judge: Any) -> None:
-    error = torch.OutOfMemoryError("CUDA out of memory.")
     with pytest.raises(DeviceFault):
-        judge(error, error)
+        judge(torch.OutOfMemoryError("CUDA out of memory."), alone=True)
 
 
 @pytest.mark.parametrize(("reserved_gib", "given_back"), [(0.9, 0), (1.1, 2)])

@@ -23,7 +23,7 @@ TRICKS: dict[str, tuple[str, set[Outcome]]] = {
     "sleeps": ("import time; time.sleep(1000)", {Outcome.TIMEOUT}),
     "forks without end": (
         "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass",
-        {Outcome.TIMEOUT, Outcome.RUNTIME_ERROR},
+        {Outcome.TIMEOUT, Outcome.RUNTIME_ERROR, Outcome.OUT_OF_MEMORY},
     ),
     "allocates without end": (
         "kept = []\nwhile True: kept.append(bytearray(1 << 25))",

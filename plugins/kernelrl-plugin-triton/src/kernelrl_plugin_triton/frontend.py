@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from triton import knobs
 from triton._C.libtriton import ir
 from triton._utils import find_paths_if, get_iterable_path
 from triton.backends.compiler import GPUTarget
@@ -111,8 +112,9 @@ class _Frontend:
         for owner, name, compiled, _ in changed:
             setattr(owner, name, compiled)
         try:
-            with warnings.catch_warnings():
+            with warnings.catch_warnings(), knobs.runtime.scope():
                 warnings.simplefilter("ignore")
+                knobs.runtime.interpret = False
                 ast_to_ttir(kernel, source, context, self._options, self._functions, self._modules)
         finally:
             for owner, name, _, interpreted in changed:

@@ -27,8 +27,8 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from kernelrl_plugin_triton import frontend, launches, libdevice
 
-_TF32_DROPPED = np.uint32(13)
-"""Mantissa bits of float32 that tf32 lacks."""
+_TF32_DROPPED, _BFLOAT16_DROPPED = np.uint32(13), np.uint32(16)
+"""Mantissa bits of float32 that tf32 and bfloat16 lack."""
 _EXPONENT = np.uint32(0x7F800000)
 _MISSING = interpreter._MISSING
 
@@ -93,6 +93,13 @@ class _Operators(ast.NodeTransformer):
         is_value = node.attr == "value" and isinstance(node.ctx, ast.Load)
         return self._call("_value", [node.value], node) if is_value else node
 
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        if isinstance(node.func, ast.Name) and node.func.id == "range":
+            # Hints to the compiler, which Python's `range` does not know.
+            node.keywords = []
+        return node
+
     def visit_arg(self, node: ast.arg) -> ast.AST:
         # The interpreter postpones annotations, and would make text of a text.
         if isinstance(node.annotation, ast.Constant) and isinstance(node.annotation.value, str):
@@ -152,12 +159,14 @@ def _negated(value: Any) -> Any:
 
 
 def _rounding(dot: Any) -> Any:
-    """Round the float32 operands of products in tf32."""
+    """Round the float32 operands of products in tf32, and multiply bfloat16, which NumPy lacks, in float32."""
 
     @functools.wraps(dot)
     def wrapper(self: Any, left: Any, right: Any, more: Any, precision: Any, *others: Any) -> Any:
         if getattr(precision, "name", "") == "TF32":
             left, right = map(_in_tf32, (left, right))
+        if left.dtype.scalar == tl.bfloat16:
+            left, right = (self.create_fp_ext(factor, tl.float32) for factor in (left, right))
         return dot(self, left, right, more, precision, *others)
 
     return wrapper
@@ -166,11 +175,28 @@ def _rounding(dot: Any) -> Any:
 def _in_tf32(factor: Any) -> Any:
     if factor.data.dtype != np.float32:
         return factor
-    bits = np.ascontiguousarray(factor.data).view(np.uint32)
-    half = np.uint32((1 << (int(_TF32_DROPPED) - 1)) - 1) + ((bits >> _TF32_DROPPED) & np.uint32(1))
-    rounded = (bits + half) >> _TF32_DROPPED << _TF32_DROPPED
-    rounded = np.where((bits & _EXPONENT) == _EXPONENT, bits, rounded).view(np.float32)
-    return interpreter.TensorHandle(rounded, factor.dtype)
+    return interpreter.TensorHandle(_nearest(factor.data, _TF32_DROPPED).view(np.float32), factor.dtype)
+
+
+def _nearest(values: Any, dropped: np.uint32) -> Any:
+    """Bits of float32 values without the last bits of the mantissa, rounded to the nearest, to even if both are."""
+    bits = np.ascontiguousarray(values).view(np.uint32)
+    half = np.uint32((1 << (int(dropped) - 1)) - 1) + ((bits >> dropped) & np.uint32(1))
+    rounded = (bits + half) >> dropped << dropped
+    return np.where((bits & _EXPONENT) == _EXPONENT, bits, rounded)
+
+
+def _to_bfloat16(cast: Any) -> Any:
+    """Round float32 to the nearest bfloat16, as a device does."""
+
+    @functools.wraps(cast)
+    def wrapper(self: Any, source: Any, kind: Any) -> Any:
+        if source.dtype.scalar != tl.float32 or kind.scalar != tl.bfloat16:
+            return cast(self, source, kind)
+        bits = _nearest(source.data, _BFLOAT16_DROPPED) >> _BFLOAT16_DROPPED
+        return interpreter.TensorHandle(bits.astype(np.uint16), tl.bfloat16)
+
+    return wrapper
 
 
 def _of_one_bit(operate: Any) -> Any:
@@ -274,6 +300,7 @@ FunctionRewriter._compile_and_exec = _with_closure(FunctionRewriter._compile_and
 interpreter._logical, interpreter._negated, interpreter._value = _logical, _negated, _value
 interpreter.InterpreterBuilder.binary_op = _of_one_bit(interpreter.InterpreterBuilder.binary_op)
 interpreter.InterpreterBuilder.create_dot = _rounding(interpreter.InterpreterBuilder.create_dot)
+interpreter.InterpreterBuilder.cast_impl = _to_bfloat16(interpreter.InterpreterBuilder.cast_impl)
 interpreter.inspect = _inspect()
 GridExecutor._init_args_hst = _in_place(GridExecutor._init_args_hst)
 GridExecutor._restore_args_dev = _copied_back(GridExecutor._restore_args_dev)

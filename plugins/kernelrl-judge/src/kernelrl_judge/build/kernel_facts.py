@@ -104,7 +104,10 @@ def _content(call: InlineCall) -> tuple[tuple[str, ...], ...]:
     )
 
 
-_MODULE_DEFINITION = re.compile(r'\.\s*def\s*\(\s*"(\w+)"\s*,\s*(?:&?\s*(\w+)\s*[,)])?')
+_MODULE_DEFINITION = re.compile(
+    r'\.\s*(?:def|impl)\s*\(\s*"(\w+)(?:\([^"]*)?"\s*,\s*(?:&?\s*(?:\w+\s*::\s*)*(\w+)\s*[,)])?'
+)
+_REGISTERING = {"PYBIND11_MODULE", "TORCH_LIBRARY", "TORCH_LIBRARY_FRAGMENT", "TORCH_LIBRARY_IMPL"}
 _MODULE = "<module>"
 _MACRO = re.compile(r"\s*#\s*define\s+(\w+)(?:\(([^)]*)\))?([\s\S]*)")
 _MADE = re.compile(r"__global__[\s\S]{0,400}?\b(\w+)\s*\(")
@@ -240,7 +243,7 @@ class _Functions:
 
     def _read_function(self, item: Item, offset: int) -> None:
         words, name = item.words, function_name(item)
-        if "PYBIND11_MODULE" in words:
+        if _REGISTERING.intersection(words):
             # What is bound is not always a function by its name: a lambda, say, has what stands in it.
             found = _MODULE_DEFINITION.findall(text_of(item.tokens))
             self.bound |= {python: function or _MODULE for python, function in found}

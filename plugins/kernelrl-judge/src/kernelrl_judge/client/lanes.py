@@ -155,9 +155,8 @@ class Lanes:
         device = lane.device
         try:
             if alone:
-                # Idle judges keep device memory, too.
-                await asyncio.gather(*(worker.aclose() for worker in (lane.worker, *device.idle)))
-            evaluation = await lane.worker.evaluate(request, runner, lambda: self._leave(lane))
+                await lane.worker.aclose()
+            evaluation = await lane.worker.evaluate(request, runner, lambda: self._leave(lane), alone=alone)
             self._trust(device)
             return evaluation
         except DeviceFault as fault:

@@ -53,22 +53,24 @@ class JudgeWorker:
         """Waits for the judge to start; None once it has."""
 
     async def evaluate(
-        self, request: EvaluationRequest, runner: str, slow: Callable[[], None] = lambda: None
+        self, request: EvaluationRequest, runner: str, slow: Callable[[], None] = lambda: None, *, alone: bool = False
     ) -> Evaluation:
         """Judge one candidate; cancelling the call kills the candidate.
 
         Args:
             slow: called when the judge does nothing but wait for the candidate.
+            alone: no other judge evaluates.
 
         Raises:
             JudgeDied: there is no verdict, because a process of ours ended or failed under the candidate.
+            DeviceFull: there is none, because the GPU's memory does not suffice.
             DeviceFault: there is none, because the GPU fails.
             UsageError: the task cannot be used.
             MissingPrerequisite: this machine lacks what the request asks for.
         """
         process = await self._started()
         settings = request.settings
-        message = {"request": to_json(request), "runner": runner}
+        message = {"request": to_json(request), "runner": runner, "alone": alone}
         # Trials and timing have a limit each; other judges may hold the device; a toolchain may be prepared first.
         # The last build of several begins within the limit. It may have four times the time on a busy machine, and so
         # may a control after it.

@@ -83,7 +83,7 @@ def _serve(requests: io.RawIOBase, replies: BinaryIO, zygotes: Any) -> None:
     def evaluated(message: dict[str, Any]) -> dict[str, Any]:
         try:
             request = from_json(EvaluationRequest, message["request"])
-            return {"evaluation": to_json(bench.evaluate(request, message["runner"]))}
+            return {"evaluation": to_json(bench.evaluate(request, message["runner"], alone=message["alone"]))}
         except TaskError as error:
             return {"task_error": str(error)}
         except Unavailable as error:

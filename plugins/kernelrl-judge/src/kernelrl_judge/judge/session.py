@@ -76,15 +76,17 @@ class Bench:
         self._replay: tuple[Library, Recorder] | None = None
         self._builds = BuildService(cache_directory() / "builds")
 
-    def evaluate(self, request: EvaluationRequest, target: str) -> Evaluation:
+    def evaluate(self, request: EvaluationRequest, target: str, *, alone: bool = False) -> Evaluation:
         """Judge one candidate.
 
         Args:
             target: `module:attribute` of the backend's runner half.
+            alone: no other evaluation of this evaluator is under way; those of others wait.
 
         Raises:
             TaskError: the task cannot be used.
             Unavailable: a GPU, a compiler or a clock is missing.
+            DeviceFull: the GPU's memory does not suffice. Without `alone`, others may have taken it.
             DeviceFault: the GPU fails.
             ZygoteDied, Cancelled: no verdict.
         """
@@ -102,18 +104,13 @@ class Bench:
         torch.set_num_threads(int(setting.environment["OMP_NUM_THREADS"]))
         with self._device_faults(device), self._gives_back(device):
             turns = self._device_turns(device)
-            try:
-                evaluation, again = self._recorded_or_eager(request, setting, turns)
-            except _MEMORY_ERRORS as error:
-                if device != "cuda" or not _lacks(error):
-                    raise
-                again = True
-            if device == "cuda" and again:
-                # Others may have taken the memory: it counts only when the candidate has the device alone. This judge
-                # holds none while it waits, since others wait for memory, too.
-                self._release()
+            if alone and device == "cuda":
                 with turns.alone():
                     evaluation, _ = self._recorded_or_eager(request, setting, None)
+            else:
+                evaluation, lacks_device_memory = self._recorded_or_eager(request, setting, turns)
+                if lacks_device_memory:
+                    raise DeviceFull("the candidate has too little device memory")
             if "device_kernels" in evaluation.profile:
                 return evaluation
             from kernelrl_judge.probes import no_op
@@ -213,7 +210,7 @@ class Bench:
         except (Unreadable, *_MEMORY_ERRORS) as error:
             why = str(error)
             if not isinstance(error, Unreadable):
-                if setting.device != "cuda" or not _lacks(error):
+                if setting.device != "cuda" or not lacks_device_memory(str(error)):
                     raise
                 why = "the device has no memory left"
             return attrs.evolve(evaluation, profile={**evaluation.profile, "no_op": f"not tried: {why}"})
@@ -332,14 +329,8 @@ class Bench:
                 if torch.cuda.memory_reserved() > most:
                     torch.cuda.empty_cache()
                 if torch.cuda.memory_reserved() > most:
-                    self._release()
-
-    def _release(self) -> None:
-        """Give back all of the device's memory that can be had again."""
-        self._references.clear()
-        if self._arenas is not None:
-            self._arenas.shrink()
-        torch.cuda.empty_cache()
+                    self._references.clear()
+                    torch.cuda.empty_cache()
 
     @contextlib.contextmanager
     def _device_faults(self, device: str) -> Iterator[None]:
@@ -348,7 +339,7 @@ class Bench:
             yield
         except (*_MEMORY_ERRORS, MemoryError) as error:
             text = str(error)
-            if device == "cuda" and _lacks(error):
+            if device == "cuda" and lacks_device_memory(str(error)):
                 raise DeviceFull("the judge has no device memory left for the reference and its inputs") from error
             if "no kernel image" in text:
                 raise Unavailable(
@@ -357,8 +348,3 @@ class Bench:
             if device == "cuda" and ("CUDA" in text or "cuda" in text or "HIP" in text):
                 raise DeviceFault(" ".join(text.split())[:300]) from error
             raise
-
-
-def _lacks(error: BaseException) -> bool:
-    """Whether an error of the judge's own says that its device has no memory left."""
-    return isinstance(error, torch.OutOfMemoryError) or lacks_device_memory(str(error))

@@ -28,13 +28,19 @@ _ARRANGING = re.compile(
     r"|broadcast_t\w+|(?:[hvd]|column_|row_)stack|atleast_[123]d|block_diag|diag_embed|equal)_?"
 )
 """Those that allocate, arrange, convert or compare as a whole."""
+_FINISHING = re.compile(
+    r"aten::(?:add|sub|rsub|mul|div|neg|abs|exp|log|sqrt|rsqrt|reciprocal|square|sum|mean|prod|amax|amin|max|min|maximum"
+    r"|minimum|any|all|logsumexp|where|masked_fill|clamp\w*|logical_\w+|bitwise_\w+|eq|ne|lt|le|gt|ge)_?"
+)
+"""A step or two per element: beside a much larger tensor they finish what kernels computed."""
 _LEAVING = "torch.Tensor."
 
 
 def computing(found: Any, inputs: Any, outputs: Any) -> list[str]:
-    """Names of the operators of torch that computed, and of the ways out of torch, the largest first: of each that
-    takes or makes a quarter of the elements of the largest tensor of the call, or makes a quarter of the outputs. Many
-    small ones count together.
+    """Names of the operators of torch that computed, and of the ways out of torch, the largest first.
+
+    Operators compute that together take or make a quarter of the elements of the largest tensor of the call, or make a
+    quarter of the outputs and do more than a step or two for each.
 
     Args:
         found: from `operators.listed`, in an untrusted process.
@@ -46,10 +52,11 @@ def computing(found: Any, inputs: Any, outputs: Any) -> list[str]:
                 if name.startswith(_LEAVING) or (name.startswith("aten::") and not _ARRANGING.fullmatch(name)):
                     entries.append((name, taken, made))
     largest = max(map(torch.Tensor.numel, tensors((inputs, outputs))), default=0)
-    results = sum(map(torch.Tensor.numel, tensors(outputs)))
     much = max(LIMITS.operator_elements, LIMITS.operator_elements_share * largest)
+    results = sum(map(torch.Tensor.numel, tensors(outputs)))
     many = max(LIMITS.operator_elements, LIMITS.operator_elements_share * results)
-    if sum(taken for _, taken, _ in entries) < much and sum(made for _, _, made in entries) < many:
+    heavy = sum(made for name, _, made in entries if not _FINISHING.fullmatch(name))
+    if max(sum(taken for _, taken, _ in entries), sum(made for _, _, made in entries)) < much and heavy < many:
         return []
     entries.sort(key=lambda entry: -max(entry[1:]))
     return [name for name, _, _ in entries][:_MOST_NAMED]
@@ -57,9 +64,6 @@ def computing(found: Any, inputs: Any, outputs: Any) -> list[str]:
 
 def computing_symbols(names: Sequence[str]) -> list[str]:
     """Those of the imports of an extension (`build.imports`) that compute: neither arrange nor sum, nor call the
-    objects of Python that a class of pybind11 needs."""
-    return [
-        name
-        for name in names
-        if not (_ARRANGING.fullmatch(name) or name in ("aten::sum", "aten::mean") or name.startswith("PyObject_"))
-    ]
+    objects of Python that a class of pybind11 needs, nor register operators."""
+    other = ("aten::sum", "aten::mean", "PyObject_", "torch::jit::parse")
+    return [name for name in names if not (_ARRANGING.fullmatch(name) or name.startswith(other))]

@@ -36,7 +36,7 @@ class Limits:
     library_time_share: float = 0.05
     """Of the device time: library kernels with a larger share compute."""
     operator_elements_share: float = 0.25
-    """Of the elements of the largest tensor, or of the outputs: operators of torch on as many compute."""
+    """Of the elements of the largest tensor: operators of torch on as many compute."""
     operator_elements: int = 64
     """Elements that anybody may read as numbers, for sizes and conditions, and work on."""
     # `low_precision`

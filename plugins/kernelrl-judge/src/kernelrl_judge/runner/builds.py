@@ -6,6 +6,7 @@ ordinary function would have compiled in this process, and how long that takes, 
 
 from __future__ import annotations
 
+import ctypes
 import importlib.machinery
 import importlib.util
 import json
@@ -106,8 +107,6 @@ class _Builds:
         """See `torch.utils.cpp_extension.load_inline`."""
         if sycl_sources or with_sycl:
             raise BuildError(f"Error building extension '{name}': SYCL sources are not supported")
-        if not is_python_module:
-            raise BuildError(f"Error building extension '{name}': only Python modules are supported")
         if isinstance(functions, str):
             functions = [functions]
         if functions is not None and not isinstance(functions, list | tuple | dict):
@@ -146,12 +145,16 @@ class _Builds:
             sys.modules.setdefault(str(name), self._built[order])
             return self._built[order]
         try:
+            if not is_python_module:
+                # It registers operators when it is loaded.
+                self._built[order] = ctypes.CDLL(f"/proc/self/fd/{frame.descriptors[0]}")
+                return None
             self._built[order] = _load(str(name), frame.descriptors, answer)
             known = sys.modules.get(str(name))
             # One that is named like a module of somebody else does not take its place.
             if known is None or any(known is other for other in self._built.values()):
                 sys.modules[str(name)] = self._built[order]
-        except ImportError as error:
+        except (ImportError, OSError) as error:
             missing = _MISSING.search(str(error))
             if missing is None:
                 raise

@@ -30,65 +30,49 @@ def measure(call: Callable[[], Any], method: str, trials: int, device: str) -> l
         if device != "cuda":
             return _host_times(call, trials, device)
         match method:
-            case "cuda_event":
-                return _event_times(call, trials)
+            case "cuda_event" | "do_bench_impl":
+                return _event_times(call, trials, waits=method == "cuda_event")
             case "do_bench":
                 from triton.testing import do_bench
 
                 times: list[float] = do_bench(call, return_mode="all")
                 return [float(value) for value in times]
-            case "do_bench_impl":
-                return _queued_times(call, trials)
             case _:
                 return _host_times(call, trials, device)
 
 
-def _event_times(call: Callable[[], Any], trials: int) -> list[float]:
+def _event_times(call: Callable[[], Any], trials: int, *, waits: bool) -> list[float]:
     for _ in range(_WARM_UPS):
         call()
-        torch.cuda.synchronize()
-    torch.cuda.empty_cache()
+        if waits:
+            torch.cuda.synchronize()
+    if waits:
+        torch.cuda.empty_cache()
     flush = torch.empty(_FLUSH_BYTES // 4, dtype=torch.int32, device="cuda")
-    times = []
-    for _ in range(trials + 1):
-        first, last = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        torch.cuda.synchronize()
-        flush.fill_(42)
-        first.record()
-        call()
-        last.record()
-        torch.cuda.synchronize()
-        times.append(float(first.elapsed_time(last)))
-    return times[1:]
-
-
-def _queued_times(call: Callable[[], Any], trials: int) -> list[float]:
-    flush = torch.empty(_FLUSH_BYTES // 4, dtype=torch.int32, device="cuda")
-    for _ in range(_WARM_UPS):
-        call()
     pairs = []
-    for _ in range(trials):
+    for _ in range(trials + waits):
         first, last = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        if waits:
+            torch.cuda.synchronize()
         flush.zero_()
         first.record()
         call()
         last.record()
         pairs.append((first, last))
     torch.cuda.synchronize()
-    return [float(first.elapsed_time(last)) for first, last in pairs]
+    return [float(first.elapsed_time(last)) for first, last in pairs[int(waits) :]]
 
 
 def _host_times(call: Callable[[], Any], trials: int, device: str) -> list[float]:
-    flush = torch.empty(_FLUSH_BYTES // 4, dtype=torch.int32, device=device) if device == "cuda" else None
+    on_gpu = device == "cuda"
+    flush = torch.empty(_FLUSH_BYTES // 4 if on_gpu else 0, dtype=torch.int32, device=device)
+    wait = torch.cuda.synchronize if on_gpu else lambda: None
     times = []
-    for index in range(_WARM_UPS + trials):
-        if flush is not None:
-            flush.zero_()
-            torch.cuda.synchronize()
+    for _ in range(_WARM_UPS + trials):
+        flush.zero_()
+        wait()
         started = time.perf_counter()
         call()
-        if device == "cuda":
-            torch.cuda.synchronize()
-        if index >= _WARM_UPS:
-            times.append((time.perf_counter() - started) * 1e3)
-    return times
+        wait()
+        times.append((time.perf_counter() - started) * 1e3)
+    return times[_WARM_UPS:]

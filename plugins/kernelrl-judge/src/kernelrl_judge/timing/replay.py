@@ -34,6 +34,8 @@ __all__ = ["ReplayMeasurement", "Unmeasured", "slots_for"]
 _BUDGET_S = 0.12
 _SECTIONS = 2
 """A section whose times the judge's clock does not confirm is repeated once."""
+_MOST_NODES = 4096
+"""Of a recording: their description takes memory of the runner."""
 _COMPARED_AT_ONCE_BYTES = 256 << 20
 _MARGIN = 0.01
 
@@ -74,7 +76,8 @@ class ReplayMeasurement:
             NotRecorded: one side cannot be recorded.
             What `CandidateSession.record` raises.
         """
-        self._slots = slots_for(self._reference, self._call_us)
+        nodes = sum(count for _, _, count in self._session.nodes)
+        self._slots = slots_for(self._reference, self._call_us, nodes)
         while True:
             try:
                 return self._record()
@@ -185,11 +188,12 @@ class ReplayMeasurement:
         return mapped(self._reference.like, lambda _: next(found))
 
 
-def slots_for(reference: Reference, call_us: float) -> Slots:
+def slots_for(reference: Reference, call_us: float, nodes: int = 1) -> Slots:
     """The number of calls in a recording, with the device memory that is free now.
 
     Args:
         call_us: device time of one call, in microseconds.
+        nodes: of the graph of one call.
     """
     first = reference.inputs(FIRST_TIMED)
     leaves = len(tensors(first)) + len(tensors(reference.like))
@@ -200,7 +204,7 @@ def slots_for(reference: Reference, call_us: float) -> Slots:
         call_us=call_us,
         cache_bytes=device_facts.cache_bytes(),
         free_bytes=free_bytes,
-        most_calls=MOST_LEAVES // max(1, leaves),
+        most_calls=min(MOST_LEAVES // max(1, leaves), max(2, _MOST_NODES // max(1, nodes))),
     )
 
 
