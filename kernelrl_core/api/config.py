@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kernelrl_core.interfaces.config import ComponentConfig, MachineFact
+from kernelrl_core.interfaces.gpus import InstalledGpu, nvidia_gpus, visible_gpus
 from kernelrl_core.interfaces.requirements import Requires, gpu_vendors
 from kernelrl_core.sources.yaml import load_yaml
 from kernelrl_core.storage import (
@@ -20,6 +21,7 @@ __all__ = [
     "ComponentConfig",
     "FileLock",
     "Fraction",
+    "InstalledGpu",
     "MachineFact",
     "NonNegativeFloat",
     "NonNegativeInt",
@@ -30,8 +32,10 @@ __all__ = [
     "disk_error",
     "gpu_vendors",
     "load_yaml",
+    "nvidia_gpus",
     "remove_directory",
     "replace_directory",
     "sync_to_disk",
+    "visible_gpus",
     "write_atomically",
 ]

@@ -41,6 +41,10 @@ class LocalEvaluator(Evaluator):
         """See `Evaluator.why_untimed`."""
         return self._pool.why_untimed(backend, options)
 
+    def gpu_model(self) -> str:
+        """See `Evaluator.gpu_model`."""
+        return self._pool.gpu_model
+
     async def audit(self, task: Task, settings: EvaluationSettings, timeout_s: float) -> TaskAudit:
         """See `Evaluator.audit`."""
         return await self._pool.audit(task, settings, timeout_s)

@@ -6,6 +6,7 @@ a lock of that entry, so that equal builds under way at the same time, in whatev
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import hashlib
 import json
@@ -21,7 +22,7 @@ from typing import Any, Literal
 
 import attrs
 
-from kernelrl_core.api.config import FileLock, replace_directory
+from kernelrl_core.api.config import FileLock, replace_directory, write_atomically
 from kernelrl_judge.build.toolchain import Toolchain, ToolchainMissing, known_toolchain
 
 __all__ = ["PATIENCE", "BuildStore", "InlineRequest", "kept_answer", "keys", "scratch"]
@@ -144,6 +145,30 @@ class BuildStore:
         if random.random() < max(_PRUNING_SHARE, written / (_UNSEEN_SHARE * self._max_bytes)):
             self._prune()
         return self.read(key) or kept
+
+    def pack(self, key: str) -> dict[str, Any] | None:
+        """What is kept under `key` as plain JSON with the contents of its files; None if it is gone."""
+        found = self.read(key)
+        if found is None:
+            return None
+        files = {name: found[name] for name in ("path", "binder") if found.get(name)}
+        return {**found, **{name: base64.b64encode(Path(path).read_bytes()).decode() for name, path in files.items()}}
+
+    def unpack(self, packed: Mapping[str, Any]) -> None:
+        """Keep what `pack` made of a build on another machine."""
+        result = {name: value for name, value in packed.items() if name not in ("path", "file", "bytes")}
+        with scratch(self._directory / "scratch") as place:
+            file = None
+            if packed.get("path"):
+                file = place / Path(packed["file"]).name
+                file.write_bytes(base64.b64decode(packed["path"]))
+            if packed.get("binder"):
+                content = base64.b64decode(packed["binder"])
+                binder = self._directory / "binders" / f"{hashlib.sha256(content).hexdigest()}.so"
+                binder.parent.mkdir(exist_ok=True)
+                write_atomically(binder, content, mode=0o700, sync=False)
+                result["binder"] = str(binder)
+            self.write(packed["key"], result, file)
 
     def drop(self, key: str) -> None:
         """Forget what is kept under `key`."""
