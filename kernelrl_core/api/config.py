@@ -10,9 +10,11 @@ from kernelrl_core.storage import (
     FileLock,
     cache_directory,
     disk_error,
+    pack_files,
     remove_directory,
     replace_directory,
     sync_to_disk,
+    unpack_files,
     write_atomically,
 )
 from kernelrl_core.types.numbers import Fraction, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
@@ -33,9 +35,11 @@ __all__ = [
     "gpu_vendors",
     "load_yaml",
     "nvidia_gpus",
+    "pack_files",
     "remove_directory",
     "replace_directory",
     "sync_to_disk",
+    "unpack_files",
     "visible_gpus",
     "write_atomically",
 ]

@@ -1,6 +1,6 @@
-"""An evaluation by a process elsewhere: request and answer as plain JSON.
+"""An evaluation by a process elsewhere: request and response as plain JSON.
 
-The worker calls `answer_request`, the client `read_answer`. An error of the evaluator arrives as the same class of
+The worker calls `serve_request`, the client `read_response`. An error of the evaluator arrives as the same class of
 error; nothing is unpickled.
 """
 
@@ -16,17 +16,17 @@ from kernelrl_core.errors import InfrastructureError, KernelRLError, MissingPrer
 from kernelrl_core.types.evaluations import Evaluation, EvaluationRequest
 from kernelrl_core.types.serialization import from_json, to_json
 
-__all__ = ["answer_request", "read_answer"]
+__all__ = ["serve_request", "read_response"]
 
 logger = logging.getLogger(__name__)
 
 _ERRORS = (UsageError, MissingPrerequisite, InfrastructureError)
 
 
-async def answer_request(
+async def serve_request(
     evaluate: Callable[[EvaluationRequest], Awaitable[Evaluation]], request: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The answer to a request that `to_json` made: `evaluation`, or `error` with `message` and `fix`.
+    """The response to a request that `to_json` made: `evaluation`, or `error` with `message` and `fix`.
 
     Args:
         evaluate: as `Evaluator.evaluate`.
@@ -41,20 +41,20 @@ async def answer_request(
         return {"error": "InfrastructureError", "message": f"the worker failed: {type(error).__name__}: {error}"}
 
 
-def read_answer(answer: Any) -> Evaluation:
-    """The evaluation in an answer of `answer_request`.
+def read_response(response: Any) -> Evaluation:
+    """The evaluation in a response of `serve_request`.
 
     Raises:
         InfrastructureError, UsageError, MissingPrerequisite: the evaluator of the worker raised it. The first also
-            where the answer cannot be read.
+            where the response cannot be read.
     """
-    error: KernelRLError = InfrastructureError("a worker answered neither with an evaluation nor with an error")
-    if isinstance(answer, Mapping):
+    error: KernelRLError = InfrastructureError("a worker returned neither with an evaluation nor with an error")
+    if isinstance(response, Mapping):
         for kind in _ERRORS:
-            if answer.get("error") == kind.__name__:
-                raise kind(str(answer.get("message")), fix=str(answer.get("fix", "")))
+            if response.get("error") == kind.__name__:
+                raise kind(str(response.get("message")), fix=str(response.get("fix", "")))
         try:
-            return from_json(Evaluation, answer["evaluation"])
+            return from_json(Evaluation, response["evaluation"])
         except (KeyError, TypeError, ValueError, cattrs.BaseValidationError) as cause:
             raise error from cause
     raise error

@@ -6,7 +6,6 @@ a lock of that entry, so that equal builds under way at the same time, in whatev
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import hashlib
 import json
@@ -22,7 +21,7 @@ from typing import Any, Literal
 
 import attrs
 
-from kernelrl_core.api.config import FileLock, replace_directory, write_atomically
+from kernelrl_core.api.config import FileLock, replace_directory
 from kernelrl_judge.build.toolchain import Toolchain, ToolchainMissing, known_toolchain
 
 __all__ = ["PATIENCE", "BuildStore", "InlineRequest", "kept_answer", "keys", "scratch"]
@@ -31,7 +30,7 @@ PATIENCE = 4
 """Wall time that a build may take, in multiples of its limit. The limit itself is for processor time, which does not
 depend on the other work of a machine."""
 
-_FORMAT = 6
+_FORMAT = 7
 """Goes into every key: raise it when what a build gives changes."""
 
 
@@ -129,6 +128,8 @@ class BuildStore:
             return None
         if found.get("file"):
             found["path"] = str(entry / found["file"])
+        if found.get("binder"):
+            found["binder"] = str(self._directory / found["binder"])
         return found
 
     def write(self, key: str, result: dict[str, Any], file: Path | None) -> dict[str, Any]:
@@ -146,29 +147,12 @@ class BuildStore:
             self._prune()
         return self.read(key) or kept
 
-    def pack(self, key: str) -> dict[str, Any] | None:
-        """What is kept under `key` as plain JSON with the contents of its files; None if it is gone."""
+    def files(self, key: str) -> list[str]:
+        """Files of a result below the directory; empty if it is gone. Copied into another machine's store, they are the
+        result there, if its toolchain is equal."""
         found = self.read(key)
-        if found is None:
-            return None
-        files = {name: found[name] for name in ("path", "binder") if found.get(name)}
-        return {**found, **{name: base64.b64encode(Path(path).read_bytes()).decode() for name, path in files.items()}}
-
-    def unpack(self, packed: Mapping[str, Any]) -> None:
-        """Keep what `pack` made of a build on another machine."""
-        result = {name: value for name, value in packed.items() if name not in ("path", "file", "bytes")}
-        with scratch(self._directory / "scratch") as place:
-            file = None
-            if packed.get("path"):
-                file = place / Path(packed["file"]).name
-                file.write_bytes(base64.b64decode(packed["path"]))
-            if packed.get("binder"):
-                content = base64.b64decode(packed["binder"])
-                binder = self._directory / "binders" / f"{hashlib.sha256(content).hexdigest()}.so"
-                binder.parent.mkdir(exist_ok=True)
-                write_atomically(binder, content, mode=0o700, sync=False)
-                result["binder"] = str(binder)
-            self.write(packed["key"], result, file)
+        paths = [] if found is None else [*self._entry(key).iterdir(), *map(Path, filter(None, [found.get("binder")]))]
+        return [str(path.relative_to(self._directory)) for path in paths]
 
     def drop(self, key: str) -> None:
         """Forget what is kept under `key`."""

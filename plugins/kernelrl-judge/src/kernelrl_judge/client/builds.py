@@ -33,7 +33,7 @@ def runner_half(backend: str) -> tuple[str, Any]:
 class Builds:
     """Compiles for judges of this machine, or for a judge on another one with an equal toolchain.
 
-    For the latter, `compile` here, `store.pack` here, and `store.unpack` there; the judge then finds the builds.
+    For the latter, copy `store.files` of each key to `directory` there; the judge then finds the builds.
 
     Args:
         jobs: extensions compiled concurrently.
@@ -41,7 +41,7 @@ class Builds:
 
     def __init__(self, jobs: int) -> None:
         self._jobs = asyncio.Semaphore(jobs)
-        self._directory = cache_directory() / "builds"
+        self.directory = cache_directory() / "builds"
         self._languages: set[str] = set()
         """Of which the first build has begun."""
 
@@ -56,9 +56,8 @@ class Builds:
             Their keys in `store`.
         """
         _, runner = runner_half(request.backend)
-        spec: Mapping[str, Any] | None = runner.toolchain(
-            request.backend_options, runner.mode(request.backend_options, has_gpu)
-        )
+        options = request.backend_options
+        spec: Mapping[str, Any] | None = runner.toolchain(options, runner.mode(options, has_gpu))
         if spec is None:
             return []
         if arch and spec["language"] == "cuda" and not spec["arch"]:
@@ -85,10 +84,10 @@ class Builds:
         """Finished builds of this machine."""
         from kernelrl_judge.build.store import BuildStore
 
-        return BuildStore(self._directory)
+        return BuildStore(self.directory)
 
     @functools.cached_property
     def _service(self) -> BuildService:
         from kernelrl_judge.build.service import BuildService
 
-        return BuildService(self._directory)
+        return BuildService(self.directory)

@@ -16,6 +16,7 @@ from kernelrl_core.api.evaluators import (
     Evaluation,
     EvaluationRequest,
     EvaluationSettings,
+    Evaluator,
     Outcome,
     Task,
     TaskAudit,
@@ -25,6 +26,7 @@ from kernelrl_judge.client.auditor import Auditor
 from kernelrl_judge.client.builds import Builds, runner_half
 from kernelrl_judge.client.lanes import Lanes
 from kernelrl_judge.client.worker import JudgeDied
+from kernelrl_judge.protocol.findings import RULES
 from kernelrl_judge.runner.backend import UNTIMED
 
 __all__ = ["JudgePool"]
@@ -33,7 +35,7 @@ _ENDED_TWICE = "The process that evaluates the kernel ended twice with it, and d
 _MAX_DEFAULT_GPU_WORKERS = 8
 
 
-class JudgePool:
+class JudgePool(Evaluator):
     """Evaluates candidates on this machine.
 
     A candidate passes two queues. Its extensions are compiled on the CPU. Then a judge evaluates it, on a GPU if its
@@ -47,34 +49,28 @@ class JudgePool:
         build_workers: extensions compiled concurrently; None: one per core that is not reserved for a judge of a GPU.
     """
 
+    rules = RULES
+
     def __init__(
         self, workers: int | None = None, gpu_workers: int | None = None, build_workers: int | None = None
     ) -> None:
         cores = len(os.sched_getaffinity(0))
         self._gpus = visible_gpus()
         workers = workers or cores
-        self._on_cpu = Lanes([None], workers, spare=workers)
+        self.on_cpu = Lanes([None], workers, spare=workers)
         gpu_workers = gpu_workers or min(_MAX_DEFAULT_GPU_WORKERS, max(1, cores // 2))
-        self._on_gpu = Lanes([gpu.id for gpu in self._gpus], gpu_workers)
+        self.on_gpu = Lanes([gpu.id for gpu in self._gpus], gpu_workers)
         # A judge that times a candidate needs a core of its own.
-        self.builds = Builds(build_workers or max(1, cores - self._on_gpu.size))
+        self.builds = Builds(build_workers or max(1, cores - self.on_gpu.size))
         # More candidates than judges, so that no judge is idle while candidates are compiled.
-        self.capacity: int = (
-            self._on_cpu.size + self._on_cpu.spare + (self._on_gpu.size + 2 * cores if self._gpus else 0)
-        )
+        self.capacity: int = self.on_cpu.size + self.on_cpu.spare + (self.on_gpu.size + 2 * cores if self._gpus else 0)
         self._audits = gpu_workers if self._gpus else workers
         self._auditing = asyncio.Semaphore(self._audits)
         self._auditors: list[Auditor] = []
 
-    @property
     def gpu_model(self) -> str:
-        """Model of this machine's GPUs, or several; empty: none, or not known."""
+        """See `Evaluator.gpu_model`; several models are separated by commas."""
         return ", ".join(sorted({gpu.model for gpu in self._gpus if gpu.model}))
-
-    @property
-    def quarantine(self) -> str:
-        """Why every GPU is in quarantine; empty if one is not, or there is none."""
-        return self._on_gpu.quarantine
 
     async def evaluate(self, request: EvaluationRequest) -> Evaluation:
         """Evaluate one candidate.
@@ -87,7 +83,7 @@ class JudgePool:
         request.require_intact()
         target, runner = runner_half(request.backend)
         mode = runner.mode(request.backend_options, bool(self._gpus))
-        lanes = self._on_gpu if mode == "gpu" else self._on_cpu
+        lanes = self.on_gpu if mode == "gpu" else self.on_cpu
         if not lanes.size:
             raise MissingPrerequisite(
                 f"backend {request.backend} needs a GPU, but the driver lists none",
@@ -144,9 +140,9 @@ class JudgePool:
             )
 
     async def expect(self, backend: str) -> None:
-        """Start a judge; see `kernelrl_core.api.evaluators.Evaluator.expect`."""
+        """Start a judge; see `Evaluator.expect`."""
         on_gpu = bool(self._gpus) and runner_half(backend)[1].mode({}, True) == "gpu"
-        await (self._on_gpu if on_gpu else self._on_cpu).start()
+        await (self.on_gpu if on_gpu else self.on_cpu).start()
 
     def why_untimed(self, backend: str, options: Mapping[str, Any]) -> str:
         """See `Evaluator.why_untimed`."""
@@ -164,4 +160,4 @@ class JudgePool:
     async def aclose(self) -> None:
         """Terminate all judges, zygotes, runners and audits."""
         auditors = [auditor.aclose() for auditor in self._auditors]
-        await asyncio.gather(self._on_cpu.aclose(), self._on_gpu.aclose(), *auditors)
+        await asyncio.gather(self.on_cpu.aclose(), self.on_gpu.aclose(), *auditors)
