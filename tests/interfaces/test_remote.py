@@ -1,4 +1,4 @@
-"""An evaluation by a process elsewhere: what the evaluator does there happens here."""
+"""An evaluation by a process elsewhere; here the process is this one."""
 
 from __future__ import annotations
 
