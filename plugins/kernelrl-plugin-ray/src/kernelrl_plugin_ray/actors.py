@@ -99,7 +99,8 @@ class ActorPool:
         """
         self._in_background(self._keep_full())
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._any_ready.wait(), timeout_s)
+            async with asyncio.timeout(timeout_s):
+                await self._any_ready.wait()
         if self.refused is not None:
             raise self.refused
         return self._any_ready.is_set()
@@ -170,7 +171,9 @@ class ActorPool:
                 )
             self._changed.clear()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), _LOOK_S)
+                # Not `wait_for`, which loses a cancellation that comes with the event.
+                async with asyncio.timeout(_LOOK_S):
+                    await self._changed.wait()
 
     async def _begin(self, actor: _Actor) -> None:
         try:
@@ -217,7 +220,8 @@ class ActorPool:
     async def _end(self, actor: _Actor) -> None:
         with contextlib.suppress(Exception):
             if actor.ready and hasattr(actor.handle, "aclose"):
-                await asyncio.wait_for(self._result(actor.handle.aclose.remote()), _END_TIMEOUT_S)
+                async with asyncio.timeout(_END_TIMEOUT_S):
+                    await self._result(actor.handle.aclose.remote())
         with contextlib.suppress(Exception):
             self._kill(actor.handle)
 
