@@ -99,6 +99,14 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(actors, "_LOOK_S", 0.02)
 
 
+async def until(holds: Callable[[], bool]) -> None:
+    for _ in range(1000):
+        if holds():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("not within 10 s")
+
+
 async def values(pool: ActorPool, count: int) -> list[int]:
     found = await asyncio.gather(*(pool.call(lambda handle, n=n: handle.work(n)) for n in range(count)))
     return [value for value, _ in found]
@@ -126,8 +134,7 @@ def test_the_calls_are_spread_over_the_actors() -> None:
     cluster = Cluster(room=4)
 
     async def scene(pool: ActorPool) -> None:
-        while len(pool.handles) < 4:
-            await asyncio.sleep(0.01)
+        await until(lambda: len(pool.handles) == 4)
         await values(pool, 80)
 
     play(cluster, scene)
@@ -140,8 +147,7 @@ def test_the_capacity_grows_with_the_cluster() -> None:
     async def scene(pool: ActorPool) -> tuple[int, int]:
         before = pool.capacity
         cluster.room = 5
-        while pool.capacity == before:
-            await asyncio.sleep(0.01)
+        await until(lambda: pool.capacity == 10)
         return before, pool.capacity
 
     before, after = play(cluster, scene)
@@ -168,8 +174,7 @@ def test_an_actor_at_rest_gets_no_calls_until_it_is_well() -> None:
         return next(reasons)
 
     async def scene(pool: ActorPool) -> tuple[int, int]:
-        while len(pool.handles) < 2:
-            await asyncio.sleep(0.01)
+        await until(lambda: len(pool.handles) == 2)
         _, facts = await pool.call(lambda handle: handle.work(0))
         resting = next(actor for actor in cluster.made if facts["node"] == f"node-{actor.number}")
         pool.rest(facts, "hot", reason)
@@ -200,7 +205,7 @@ def test_a_cancelled_call_leaves_its_place() -> None:
     assert cluster.made[0].n_now == 0
 
 
-def test_without_an_actor_the_calls_wait_and_a_warning_says_so(caplog: pytest.LogCaptureFixture) -> None:
+def test_without_an_actor_the_calls_wait_and_a_warning_counts_them(caplog: pytest.LogCaptureFixture) -> None:
     cluster = Cluster(room=1, plans=[{"dies_after": 0}])
 
     async def scene(pool: ActorPool) -> list[int]:

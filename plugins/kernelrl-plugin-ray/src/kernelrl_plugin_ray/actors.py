@@ -49,7 +49,7 @@ class ActorPool:
     Args:
         name: of an actor, in messages.
         make: starts an actor and returns its handle.
-        wanted: number of actors that the cluster has room for now. Blocks.
+        wanted: number of actors that fit into the cluster now. Blocks.
         depth: calls that an actor has at a time.
         accept: raises `KernelRLError` if an actor with these facts must not be used.
         lost: exceptions of Ray that mean that an actor is lost.
@@ -147,7 +147,7 @@ class ActorPool:
     # --- actors -----------------------------------------------------------------------------------------------------
 
     async def _keep_full(self) -> None:
-        """Start actors while the cluster has room for more, and report when there is none."""
+        """Start actors while more fit into the cluster, and report when there is none."""
         said = time.monotonic()
         while True:
             try:

@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import socket
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -70,12 +71,15 @@ def connect(address: str | None, cores: int) -> tuple[Any, bool]:
 
 @contextlib.contextmanager
 def handlers_kept() -> Iterator[None]:
-    """Keep the signal handlers of this process: Ray installs its own, which ends the process. Main thread only."""
+    """Keep the signal handlers and the exception hook of this process. Ray's handlers end the process, and its hook
+    waits for the cluster. Main thread only."""
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = {number: signal.getsignal(number) for number in numbers}
+    hook = sys.excepthook
     try:
         yield
     finally:
+        sys.excepthook = hook
         for number, handler in before.items():
             # Not in the main thread, or installed by other code than Python's.
             with contextlib.suppress(ValueError, TypeError):

@@ -79,8 +79,8 @@ class RayEvaluator(Evaluator):
         if not await self._judges.start(self._config.start_timeout_s):
             raise MissingPrerequisite(
                 f"no judge started on the Ray cluster within {self._config.start_timeout_s:g} s"
-                + (f": {self._judges.why_not}" if self._judges.why_not else f"; each asks for {_stated(plan)}"),
-                fix="ray status on the head node shows what is in use; on each node, pip install -r requirements.txt",
+                + (f": {self._judges.why_not}" if self._judges.why_not else f"; each requests {_stated(plan)}"),
+                fix="ray status on the head node shows the resources in use; on each node, pip install -r requirements.txt",
             )
         if plan.builders:
             # One more than it works on, so that its core is never idle.

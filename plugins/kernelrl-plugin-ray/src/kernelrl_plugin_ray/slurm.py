@@ -67,7 +67,7 @@ started+=($!)
 
 @attrs.frozen
 class Allocation:
-    """What the script asks SLURM for."""
+    """Resources that the script requests from SLURM."""
 
     nodes: int
     gpus_per_node: int
