@@ -80,7 +80,7 @@ class RayEvaluator(Evaluator):
             raise MissingPrerequisite(
                 f"no judge started on the Ray cluster within {self._config.start_timeout_s:g} s"
                 + (f": {self._judges.why_not}" if self._judges.why_not else f"; each requests {_stated(plan)}"),
-                fix="ray status on the head node shows the resources in use; on each node, pip install -r requirements.txt",
+                fix="ray status on the head node shows the resources; on each node, pip install -r requirements.txt",
             )
         if plan.builders:
             # One more than it works on, so that its core is never idle.
