@@ -115,7 +115,7 @@ async def locally(asked: list[EvaluationRequest]) -> list[Evaluation]:
 
 
 @pytest.mark.usefixtures("cluster")
-def test_evaluations_equal_those_of_local_while_workers_are_killed() -> None:
+def test_evaluations_equal_those_of_local_while_workers_are_killed(capfd: pytest.CaptureFixture[str]) -> None:
     asked = requests(12)
 
     async def scene(evaluator: RayEvaluator) -> list[Evaluation]:
@@ -132,6 +132,7 @@ def test_evaluations_equal_those_of_local_while_workers_are_killed() -> None:
     assert [essence(one) for one in found] == [essence(one) for one in asyncio.run(locally(asked))]
     assert {one.outcome for one in found[::2]} == {Outcome.CORRECT}
     assert all(one.provenance["node"] for one in found)
+    assert capfd.readouterr().out == ""
 
 
 @pytest.mark.usefixtures("cluster")

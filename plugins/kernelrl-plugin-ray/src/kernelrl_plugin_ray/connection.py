@@ -45,6 +45,8 @@ def connect(address: str | None, cores: int) -> tuple[Any, bool]:
 
     # What it says of signals and tokens is for programs of their own.
     logging.getLogger("ray").setLevel(logging.ERROR)
+    # Its messages about lost workers would be among the results on standard output. There is no public switch.
+    ray._private.worker._worker_logs_enabled = False
     if ray.is_initialized():
         # A program that uses Ray itself, such as a trainer that calls an adapter.
         if address not in (None, "auto", ray.get_runtime_context().gcs_address):

@@ -35,7 +35,7 @@ clean=(env -i PATH="$PATH" HOME="$HOME" LANG=C.UTF-8 LD_LIBRARY_PATH="${{LD_LIBR
 started=()
 trap 'kill "${{started[@]}}" 2>/dev/null || true; wait' EXIT
 srun --overlap --nodes=1 --ntasks=1 --nodelist="$head" "${{clean[@]}}" {visible}\\
-  ray start --head --node-ip-address="$head" --port="$port" --num-cpus={cores} --num-gpus={head_gpus} \\
+  ray start --head --port="$port" --num-cpus={cores} --num-gpus={head_gpus} \\
   --include-dashboard=false --disable-usage-stats --block &
 started+=($!)
 until ray health-check --address "$head:$port" 2>/dev/null; do
