@@ -119,8 +119,16 @@ class CandidateEvaluator:
 
     @property
     def capacity(self) -> int:
-        """Number of evaluations that run concurrently."""
+        """Number of evaluations that may run concurrently; may change."""
         return self._service.capacity
+
+    async def start(self) -> None:
+        """Start the evaluator.
+
+        Raises:
+            UsageError, MissingPrerequisite: it cannot work with its options, or lacks the backend.
+        """
+        await self._service.start(self.spec.backend.use)
 
     async def evaluate(
         self,

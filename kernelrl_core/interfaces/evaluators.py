@@ -85,7 +85,8 @@ class Evaluator(ABC):
     rules: ClassVar[Sequence[Rule]] = ()
     """Rules of the findings that its evaluations can contain, for `kernelrl explain` and the documentation."""
     capacity: int
-    """Maximum number of concurrent requests; at least 1, set by the constructor."""
+    """Maximum number of concurrent requests; at least 1, set by the constructor. It may change later: the core reads it
+    whenever an evaluation begins or ends."""
 
     @abstractmethod
     async def evaluate(self, request: EvaluationRequest) -> Evaluation:
@@ -97,11 +98,20 @@ class Evaluator(ABC):
         """
 
     async def start(self) -> None:
-        """Connect or start processes. Called once, before the first evaluation or audit."""
+        """Connect or start processes, and check versions and GPUs elsewhere. Called before the policy starts and before
+        the first evaluation or audit; may be called again.
+
+        Raises:
+            UsageError, MissingPrerequisite: it cannot work with its options, or lacks a prerequisite.
+        """
 
     async def expect(self, backend: str) -> None:
-        """A request for this backend will follow soon: start what it needs, and do not wait for it. The default does
-        nothing."""
+        """A request for this backend will follow soon: start what it needs, and do not wait for it. May be called
+        before `start`. The default does nothing.
+
+        Raises:
+            MissingPrerequisite: the workers lack the backend, or have another version of it.
+        """
 
     def why_untimed(self, backend: str, options: Mapping[str, Any]) -> str:
         """Why kernels of a backend cannot be timed here; empty: they can, or it is not known.
@@ -111,10 +121,15 @@ class Evaluator(ABC):
         """
         return ""
 
-    def identity(self) -> str:
-        """Everything that an evaluation depends on besides the request and the versions of the plugins, such as the
-        GPU model. Part of the key of the evaluation cache; called after `start`."""
+    def gpu_model(self) -> str:
+        """Model of the GPUs that execute candidates, as their driver names it; empty: none, or not known. Times of
+        different models are not comparable. Called after `start`."""
         return ""
+
+    def identity(self) -> str:
+        """Everything that an evaluation depends on besides the request and the versions of the plugins. Part of the key
+        of the evaluation cache; called after `start`. The default: the GPU model."""
+        return self.gpu_model()
 
     async def audit(self, task: Task, settings: EvaluationSettings, timeout_s: float) -> TaskAudit:
         """Run a task's reference in a separate process and flag shortcuts that would pass its comparison.
