@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import logging
-import time
 from collections.abc import Coroutine, Mapping
 from typing import Any, Protocol
 
@@ -44,7 +43,7 @@ class Calls:
     def __init__(self) -> None:
         self._ending: set[asyncio.Task[None]] = set()
         self._waiting = 0
-        self._last_result = time.monotonic()
+        self._last_result_s = 0.0
 
     async def call(self, function: RemoteFunction, message: Mapping[str, Any]) -> dict[str, Any]:
         """The answer of a container to a message. Waits for a container as long as it takes.
@@ -55,6 +54,8 @@ class Calls:
         """
         spawning = asyncio.create_task(_spawned(function, json.dumps(message)))
         getting: asyncio.Task[Any] | None = None
+        if not self._waiting:
+            self._last_result_s = _now_s()
         self._waiting += 1
         try:
             remote = await asyncio.shield(spawning)
@@ -67,7 +68,7 @@ class Calls:
             raise
         finally:
             self._waiting -= 1
-            self._last_result = time.monotonic()
+            self._last_result_s = _now_s()
 
     async def aclose(self) -> None:
         """Wait until the containers of cancelled calls are free."""
@@ -78,15 +79,18 @@ class Calls:
             done, _ = await asyncio.wait({getting}, timeout=_SILENCE_S)
             if done:
                 return getting.result()
-            silence_s = time.monotonic() - self._last_result
-            if silence_s >= _SILENCE_S:
-                self._last_result = time.monotonic()
+            if _now_s() - self._last_result_s >= _SILENCE_S:
+                self._last_result_s = _now_s()
                 logger.warning(
                     "no result from Modal for %.0f min; %d calls wait for containers. The run goes on when one is free; "
                     "it can also be stopped and resumed",
-                    silence_s / 60,
+                    _SILENCE_S / 60,
                     self._waiting,
                 )
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()
 
 
 async def _spawned(function: RemoteFunction, text: str) -> Any:

@@ -60,6 +60,9 @@ class ModalConfig(EvaluatorConfig):
     gpu_hour_usd: NonNegativeFloat | None = None
     """Price of a GPU hour in USD, for the cost of the run; see https://modal.com/pricing. Null: unknown."""
 
+    def remote(self) -> bool:
+        return True
+
     def problems(self) -> Iterable[str]:
         if self.min_containers > self.max_containers:
             yield f"min_containers ({self.min_containers}) is above max_containers ({self.max_containers})"

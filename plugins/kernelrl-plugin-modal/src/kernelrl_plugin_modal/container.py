@@ -1,7 +1,7 @@
 """The functions of the app, as its containers execute them: JSON text in, JSON text out.
 
 A message has `do`: an operation. An answer has what the operation gives, or `error` with `message` and `fix`
-(`kernelrl_core.api.evaluators.answer_request`). One process serves one message at a time.
+(`kernelrl_core.api.evaluators.serve_request`). One process serves one message at a time.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import modal
 import modal.experimental
 
 from kernelrl_core.api.components import registry, worker_versions
-from kernelrl_core.api.config import visible_gpus
+from kernelrl_core.api.config import pack_files, unpack_files, visible_gpus
 from kernelrl_core.api.evaluators import (
     EvaluationRequest,
     EvaluationSettings,
     Task,
-    answer_request,
     from_json,
+    serve_request,
     to_json,
 )
 from kernelrl_judge.client.pool import JudgePool
@@ -62,28 +62,28 @@ def _pool() -> JudgePool:
 async def _describe(pool: JudgePool, message: Message) -> dict[str, Any]:
     """GPU and versions of this container."""
     arch = next((gpu.arch for gpu in visible_gpus()), "")
-    return {"versions": worker_versions(registry(), *DISTRIBUTIONS), "gpu": pool.gpu_model, "arch": arch}
+    return {"versions": worker_versions(registry(), *DISTRIBUTIONS), "gpu": pool.gpu_model(), "arch": arch}
 
 
 async def _build(pool: JudgePool, message: Message) -> dict[str, Any]:
-    """Compile the extensions of a request for the architecture `arch`; `builds`: each as `BuildStore.pack` gives it."""
+    """Compile the extensions of a request for the architecture `arch`; `builds`: their files by relative path."""
     request = from_json(EvaluationRequest, message["request"])
-    keys = await pool.builds.compile(request, True, message["arch"])
-    packed = [await asyncio.to_thread(pool.builds.store.pack, key) for key in keys]
-    return {"builds": [build for build in packed if build is not None]}
+    builds = pool.builds
+    keys = await builds.compile(request, True, message["arch"])
+    names = {name for key in keys for name in builds.store.files(key)}
+    return {"builds": await asyncio.to_thread(pack_files, builds.directory, sorted(names))}
 
 
 async def _evaluate(pool: JudgePool, message: Message) -> dict[str, Any]:
     """Evaluate a request on a GPU of the model `gpu`, with the `builds` of another container."""
-    if pool.gpu_model != message["gpu"]:
+    if pool.gpu_model() != message["gpu"]:
         await _end_container("its GPU is another model")
-        text = f"the container has GPU {pool.gpu_model or 'none'}, the run {message['gpu'] or 'none'}"
+        text = f"the container has GPU {pool.gpu_model() or 'none'}, the run {message['gpu'] or 'none'}"
         return {"error": "InfrastructureError", "message": text, "fix": ""}
-    for build in message["builds"]:
-        await asyncio.to_thread(pool.builds.store.unpack, build)
-    answer = await answer_request(pool.evaluate, message["request"])
-    if answer.get("error") == "InfrastructureError" or pool.quarantine:
-        await _end_container(pool.quarantine or str(answer.get("message")))
+    await asyncio.to_thread(unpack_files, pool.builds.directory, message["builds"])
+    answer = await serve_request(pool.evaluate, message["request"])
+    if answer.get("error") == "InfrastructureError" or pool.on_gpu.quarantine:
+        await _end_container(pool.on_gpu.quarantine or str(answer.get("message")))
     return answer
 
 

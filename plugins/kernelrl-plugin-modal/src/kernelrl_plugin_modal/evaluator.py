@@ -21,7 +21,7 @@ from kernelrl_core.api.evaluators import (
     Task,
     TaskAudit,
     from_json,
-    read_answer,
+    read_response,
     to_json,
 )
 from kernelrl_judge.client.builds import runner_half
@@ -113,13 +113,13 @@ class ModalEvaluator(Evaluator):
         """See `Evaluator.evaluate`."""
         gpu, cpu = self._started()
         message = {"request": to_json(request)}
-        builds: list[Any] = []
-        if await asyncio.to_thread(_has_portable_builds, request):
+        builds: Mapping[str, str] = {}
+        if await _has_portable_builds(request):
             built = await self._calls.call(cpu, {"do": "build", "arch": self._facts["arch"], **message})
-            builds = built.get("builds", [])
+            builds = built.get("builds", {})
         asked = {"do": "evaluate", "gpu": self.gpu_model(), "builds": builds, **message}
         answer = await self._calls.call(gpu, asked)
-        found = read_answer(answer)
+        found = read_response(answer)
         model = str(found.provenance.get("gpu") or "")
         if model and model != self.gpu_model():
             raise InfrastructureError(f"a container measured on {model}, the run uses {self.gpu_model()}")
@@ -144,14 +144,18 @@ class ModalEvaluator(Evaluator):
         return self._gpu, self._cpu
 
 
-def _has_portable_builds(request: EvaluationRequest) -> bool:
+async def _has_portable_builds(request: EvaluationRequest) -> bool:
     """Whether extensions can be built in a container without a GPU. Code for the processor at hand is built where it
     runs, since containers have different processors."""
     _, runner = runner_half(request.backend)
     spec = runner.toolchain(request.backend_options, runner.mode(request.backend_options, True))
     if spec is None or spec["language"] != "cuda" or "-march=" in request.source:
         return False
-    # Patterns of text that this module prepares take longer than most commands have.
-    from kernelrl_judge.build.calls import find_inline_calls
 
-    return any(call.complete for call in find_inline_calls(request.source))
+    def found() -> bool:
+        # Patterns of text that this module prepares take longer than most commands have.
+        from kernelrl_judge.build.calls import find_inline_calls
+
+        return any(call.complete for call in find_inline_calls(request.source))
+
+    return await asyncio.to_thread(found)

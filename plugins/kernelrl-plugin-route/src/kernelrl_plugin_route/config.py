@@ -59,6 +59,9 @@ class RouteConfig(EvaluatorConfig):
             for problem in error.problems:
                 yield f"{problem.path}: {problem.message}; {problem.hint}".rstrip("; ")
 
+    def remote(self) -> bool:
+        return all(use.options.remote() for _, use in self._components())
+
     def requires(self) -> Requires:
         return _absent((component, use.options.requires()) for component, use in self._components())
 
