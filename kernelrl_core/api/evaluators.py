@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kernelrl_core.interfaces.device_lease import DeviceLease, HeldLease, gpu_device_name, lock_directory
 from kernelrl_core.interfaces.evaluators import Evaluator, EvaluatorConfig
-from kernelrl_core.interfaces.remote import serve_request, read_response
+from kernelrl_core.interfaces.remote import read_response, serve_request
 from kernelrl_core.types.audits import TaskAudit, audit_conditions, audit_key
 from kernelrl_core.types.evaluations import (
     BuildStatus,
@@ -43,13 +43,13 @@ __all__ = [
     "Task",
     "TaskAudit",
     "Verdict",
-    "serve_request",
     "audit_conditions",
     "audit_key",
     "from_json",
     "gpu_device_name",
     "lock_directory",
     "read_response",
+    "serve_request",
     "sha256_text",
     "to_json",
 ]

@@ -16,7 +16,7 @@ from kernelrl_core.errors import InfrastructureError, KernelRLError, MissingPrer
 from kernelrl_core.types.evaluations import Evaluation, EvaluationRequest
 from kernelrl_core.types.serialization import from_json, to_json
 
-__all__ = ["serve_request", "read_response"]
+__all__ = ["read_response", "serve_request"]
 
 logger = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""An evaluator that cannot start ends every command before a policy starts or a sample is paid for."""
+"""An evaluator that cannot start ends every command before a policy starts and before anything is sampled."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def call(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest
 @pytest.fixture
 def refused(monkeypatch: pytest.MonkeyPatch) -> None:
     async def start(self: object) -> None:
-        raise MissingPrerequisite("the cluster at box:6379 does not answer", fix="ray start --head on box")
+        raise MissingPrerequisite("the cluster at box:6379 does not respond", fix="ray start --head on box")
 
     async def no_policy(self: object, context: object) -> None:
         raise AssertionError("the policy was started")
@@ -62,7 +62,7 @@ def test_a_command_ends_with_3_and_the_fix(call: Call, words: tuple[str, ...]) -
     Path("kernels").mkdir()
     Path("kernels/add_relu.py").write_text("class ModelNew: pass\n")
     code, _, err = call(*words)
-    assert (code, "the cluster at box:6379 does not answer" in err, "fix: ray start --head on box" in err) == (
+    assert (code, "the cluster at box:6379 does not respond" in err, "fix: ray start --head on box" in err) == (
         3,
         True,
         True,
@@ -73,7 +73,7 @@ def test_a_command_ends_with_3_and_the_fix(call: Call, words: tuple[str, ...]) -
 def test_doctor_for_a_recipe_starts_its_evaluator(call: Call) -> None:
     code, out, _ = call("doctor", "--recipe", "smoke")
     assert code == 3
-    assert "the cluster at box:6379 does not answer; fix: ray start --head on box" in out
+    assert "the cluster at box:6379 does not respond; fix: ray start --head on box" in out
 
 
 @pytest.mark.usefixtures("refused")

@@ -1,4 +1,4 @@
-"""An evaluation by a process elsewhere: what the evaluator does there happens here."""
+"""An evaluation by a process elsewhere; here the process is this one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelrl_core.errors import InfrastructureError, KernelRLError, MissingPrerequisite, UsageError
-from kernelrl_core.interfaces.remote import serve_request, read_response
+from kernelrl_core.interfaces.remote import read_response, serve_request
 from kernelrl_core.testing.fakes import FakeEvaluator
 from kernelrl_core.testing.values import make_evaluation, make_request
 from kernelrl_core.types import Outcome
