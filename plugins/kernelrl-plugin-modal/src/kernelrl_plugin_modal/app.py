@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import modal
 
@@ -18,7 +19,10 @@ from kernelrl_plugin_modal import container
 from kernelrl_plugin_modal.config import EXACT_GPUS, ModalConfig
 from kernelrl_plugin_modal.image import OURS, Step, app_name, image_steps, project_directory
 
-__all__ = ["build_image", "make_app", "our_wheels"]
+__all__ = ["add_functions", "build_image", "make_app", "our_wheels"]
+
+Functions: TypeAlias = tuple[Any, Any]
+"""The functions `gpu` and `cpu`."""
 
 _LONGEST_S = 3600
 """Limit of a call in a container. The judge ends candidates and builds long before, by the settings of the request."""
@@ -28,17 +32,18 @@ _MEMORY_MIB = 16384
 
 
 @contextmanager
-def make_app(config: ModalConfig) -> Iterator[modal.App]:
-    """The app for a set of options, with kernelrl's wheels while the context lasts."""
+def make_app(config: ModalConfig) -> Iterator[tuple[modal.App, Functions]]:
+    """The app for a set of options and its functions, with kernelrl's wheels while the context lasts."""
     with our_wheels() as (directory, wheels):
         app = modal.App(app_name(config), include_source=False)
-        _add_functions(app, config, build_image(image_steps(wheels), directory))
-        yield app
+        yield app, add_functions(app, config, build_image(image_steps(wheels), directory))
 
 
-def _add_functions(app: modal.App, config: ModalConfig, image: modal.Image) -> None:
-    def add(name: str, gpu: str | None, min_containers: int) -> None:
-        app.function(
+def add_functions(app: modal.App, config: ModalConfig, image: modal.Image) -> Functions:
+    """Add the functions to an app. Containers without a GPU build extensions."""
+
+    def add(name: str, gpu: str | None, min_containers: int) -> Any:
+        return app.function(
             name=name,
             image=image,
             gpu=gpu,
@@ -57,8 +62,7 @@ def _add_functions(app: modal.App, config: ModalConfig, image: modal.Image) -> N
             _experimental_restrict_output=True,
         )(container.serve)
 
-    add("gpu", EXACT_GPUS[config.gpu], config.min_containers)
-    add("cpu", None, 0)
+    return add("gpu", EXACT_GPUS[config.gpu], config.min_containers), add("cpu", None, 0)
 
 
 def build_image(steps: Sequence[Step], directory: Path) -> modal.Image:

@@ -53,7 +53,7 @@ def deploy(recipe: str | None, options: tuple[str, ...]) -> None:
     from kernelrl_plugin_modal.app import make_app
     from kernelrl_plugin_modal.client import translated
 
-    with modal.enable_output(), make_app(config) as app:
+    with modal.enable_output(), make_app(config) as (app, _):
         asyncio.run(translated(app.deploy.aio()))
         click.echo(app.name)
 

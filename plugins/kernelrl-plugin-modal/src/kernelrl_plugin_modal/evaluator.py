@@ -80,10 +80,10 @@ class ModalEvaluator(Evaluator):
         if self._config.mode == "ephemeral":
             from kernelrl_plugin_modal.app import make_app
 
-            app = self._app.enter_context(make_app(self._config))
+            # Building the wheels blocks.
+            app, functions = await asyncio.to_thread(self._app.enter_context, make_app(self._config))
             await translated(self._app.enter_async_context(app.run()))
-            functions = app.registered_functions
-            return functions["gpu"], functions["cpu"]
+            return functions
         found = [modal.Function.from_name(self._name, name) for name in ("gpu", "cpu")]
         try:
             for function in found:
