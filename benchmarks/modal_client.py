@@ -4,8 +4,8 @@
 
 The stand-in has 64 containers, which start in 13.8 s and take 1 to 3 s for a kernel when they are warm: figures of the
 one user of the published client who reported any. It needs no account. It says nothing about Modal's own latency under
-load; the stand-in adds 50 ms to each call. An outage fails a call before or after its execution; after three outages in a
-row an evaluation ends as an infrastructure error, which is masked and counted (expected: 1.25 of 10,000).
+load; the stand-in adds 50 ms to each call. An outage fails a call before or after its execution; after three outages in
+a row an evaluation ends as an infrastructure error, which is masked and counted (expected: 1.25 of 10,000).
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from provenance import ROOT, provenance
 
 sys.path.insert(0, str(ROOT / "plugins/kernelrl-plugin-modal/tests"))
 
-from modal_standin import COLD_START_S, WARM_S, Function, evaluator_on, run_virtually, served  # noqa: E402
+from modal_standin import COLD_START_S, WARM_S, Function, evaluator_on, run_virtually, served
 
-from kernelrl_core.environment.evaluation_service import EvaluationService  # noqa: E402
-from kernelrl_core.errors import InfrastructureError, MissingPrerequisite  # noqa: E402
-from kernelrl_core.testing.values import make_request  # noqa: E402
+from kernelrl_core.environment.evaluation_service import EvaluationService
+from kernelrl_core.errors import InfrastructureError, MissingPrerequisite
+from kernelrl_core.testing.values import make_request
 
 CONTAINERS = 64
 STEP = 512

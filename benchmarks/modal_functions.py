@@ -44,7 +44,7 @@ class Local:
         task = asyncio.ensure_future(self.function.local(text))
 
         class Call:
-            class get:  # noqa: N801
+            class get:
                 @staticmethod
                 async def aio() -> Any:
                     return await task

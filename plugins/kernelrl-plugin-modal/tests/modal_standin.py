@@ -66,7 +66,7 @@ class _Method:
 
 
 class Call:
-    """Stands for `modal.FunctionCall`."""
+    """Replaces `modal.FunctionCall`."""
 
     def __init__(self, function: Function, text: str) -> None:
         self.function, self.text = function, text
@@ -93,10 +93,10 @@ class Call:
 
 
 class Function:
-    """Stands for `modal.Function`: at most `containers` of them, each started by the first message that finds none free.
+    """Replaces `modal.Function`: at most `containers` of them, each started by the first message that finds none free.
 
     Args:
-        serve: the answer of a container to a message.
+        serve: the response of a container to a message.
         outages: share of calls that fail.
     """
 
@@ -163,7 +163,7 @@ def describe() -> dict[str, Any]:
 
 
 def served(message: dict[str, Any]) -> dict[str, Any]:
-    """An answer whose detail is the hash of the request's source, so that a mix-up shows."""
+    """A response whose detail is the hash of the request's source, so that a mix-up shows."""
     if message["do"] == "describe":
         return describe()
     evaluation = {"outcome": "correct", "detail": message["request"]["source_sha256"], "provenance": {"gpu": GPU}}

@@ -13,7 +13,14 @@ import attrs
 import modal
 import pytest
 
-from kernelrl_core.api.evaluators import Evaluation, EvaluationRequest, EvaluationSettings, from_json, sha256_text, to_json
+from kernelrl_core.api.evaluators import (
+    Evaluation,
+    EvaluationRequest,
+    EvaluationSettings,
+    from_json,
+    sha256_text,
+    to_json,
+)
 from kernelrl_plugin_modal import container, image
 from kernelrl_plugin_modal.app import add_functions, build_image
 from kernelrl_plugin_modal.config import EXACT_GPUS, ModalConfig, is_model_of
@@ -65,7 +72,11 @@ def test_the_image_has_everything_that_its_distributions_require() -> None:
 
 def test_the_name_of_the_app_changes_with_options_and_sources(monkeypatch: pytest.MonkeyPatch) -> None:
     config = ModalConfig(gpu="H100")
-    names = {app_name(config), app_name(attrs.evolve(config, gpu="H200")), app_name(attrs.evolve(config, max_containers=3))}
+    names = {
+        app_name(config),
+        app_name(attrs.evolve(config, gpu="H200")),
+        app_name(attrs.evolve(config, max_containers=3)),
+    }
     assert len(names) == 3
     assert app_name(config) == app_name(attrs.evolve(config, mode="ephemeral", gpu_hour_usd=3.0))
     before = app_name(config)
@@ -122,9 +133,9 @@ class InProcess:
         self.runner = asyncio.Runner()
 
     def send(self, function: str, **message: Any) -> dict[str, Any]:
-        answer = self.runner.run(self._send(function, message))
-        assert isinstance(answer, str)
-        return dict(json.loads(answer))
+        response = self.runner.run(self._send(function, message))
+        assert isinstance(response, str)
+        return dict(json.loads(response))
 
     async def _send(self, function: str, message: dict[str, Any]) -> Any:
         return await self.functions[function].local(json.dumps(message))
@@ -142,9 +153,9 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcess]:
 
 
 def test_b14_a_container_describes_itself(app: InProcess) -> None:
-    answer = app.send("gpu", do="describe")
-    assert answer["versions"]["kernelrl-plugin-modal"] == metadata.version("kernelrl-plugin-modal")
-    assert {"gpu", "arch", "seconds"} <= answer.keys()
+    response = app.send("gpu", do="describe")
+    assert response["versions"]["kernelrl-plugin-modal"] == metadata.version("kernelrl-plugin-modal")
+    assert {"gpu", "arch", "seconds"} <= response.keys()
 
 
 @pytest.mark.slow
@@ -153,11 +164,11 @@ def test_the_functions_evaluate_an_example_as_local_does(app: InProcess) -> None
     pytest.importorskip("triton")
     request = attrs.evolve(example_request("triton"), settings=EvaluationSettings(trials=2))
     gpu = app.send("gpu", do="describe")["gpu"]
-    answer = app.send("gpu", do="evaluate", gpu=gpu, builds={}, request=to_json(request))
-    here, there = app.runner.run(_by_local(request)), from_json(Evaluation, answer["evaluation"])
+    response = app.send("gpu", do="evaluate", gpu=gpu, builds={}, request=to_json(request))
+    here, there = app.runner.run(_by_local(request)), from_json(Evaluation, response["evaluation"])
     assert (there.outcome, there.tests_passed, there.findings) == (here.outcome, here.tests_passed, here.findings)
     assert there.correct
-    assert answer["seconds"] > 0
+    assert response["seconds"] > 0
 
 
 async def _by_local(request: EvaluationRequest) -> Evaluation:
@@ -170,16 +181,16 @@ async def _by_local(request: EvaluationRequest) -> Evaluation:
         await evaluator.aclose()
 
 
-def test_an_error_of_the_evaluator_is_an_answer(app: InProcess) -> None:
+def test_an_error_of_the_evaluator_is_a_response(app: InProcess) -> None:
     request = attrs.evolve(example_request("triton"), api_version="0")
-    answer = app.send("gpu", do="evaluate", gpu=app.send("gpu", do="describe")["gpu"], builds={}, request=to_json(request))
-    assert answer["error"] == "InfrastructureError"
-    assert "API version 0" in answer["message"]
+    response = app.send(
+        "gpu", do="evaluate", gpu=app.send("gpu", do="describe")["gpu"], builds={}, request=to_json(request)
+    )
+    assert response["error"] == "InfrastructureError"
+    assert "API version 0" in response["message"]
 
 
-def test_a_container_packs_the_files_of_builds(
-    app: InProcess, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_container_packs_the_files_of_builds(app: InProcess, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "objects").mkdir()
     (tmp_path / "objects" / "key").write_text("built")
 
@@ -195,8 +206,8 @@ def test_a_container_packs_the_files_of_builds(
             return [f"objects/{key}"]
 
     monkeypatch.setattr(container._pool(), "builds", Builds())
-    answer = app.send("cpu", do="build", arch="9.0", request=to_json(example_request("cuda")))
-    assert answer["builds"] == {"objects/key": "YnVpbHQ="}
+    response = app.send("cpu", do="build", arch="9.0", request=to_json(example_request("cuda")))
+    assert response["builds"] == {"objects/key": "YnVpbHQ="}
 
 
 @pytest.fixture
@@ -217,8 +228,8 @@ def test_b4_a_container_ends_itself_after_an_infrastructure_error(app: InProcess
 
 
 def test_b4_a_container_with_another_gpu_ends_itself_and_evaluates_nothing(app: InProcess, ended: list[str]) -> None:
-    answer = app.send("gpu", do="evaluate", gpu="NVIDIA H100", builds={}, request=to_json(example_request("triton")))
-    assert answer["error"] == "InfrastructureError"
+    response = app.send("gpu", do="evaluate", gpu="NVIDIA H100", builds={}, request=to_json(example_request("triton")))
+    assert response["error"] == "InfrastructureError"
     assert ended == ["its GPU is another model"]
 
 
@@ -239,5 +250,5 @@ def test_a_cancelled_message_ends_the_candidate_and_the_next_one_is_served(app: 
 
     app.runner.run(cancelled())
     request = attrs.evolve(example_request("triton"), settings=EvaluationSettings(trials=1))
-    answer = app.send("gpu", do="evaluate", gpu=gpu, builds={}, request=to_json(request))
-    assert answer["evaluation"]["outcome"] == "correct"
+    response = app.send("gpu", do="evaluate", gpu=gpu, builds={}, request=to_json(request))
+    assert response["evaluation"]["outcome"] == "correct"

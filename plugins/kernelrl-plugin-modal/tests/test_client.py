@@ -1,5 +1,5 @@
-"""The client against a stand-in for Modal, on a virtual clock. The flaws B1 to B15 of published clients each have a test
-here, or a line on where they are covered:
+"""The client against a stand-in for Modal, on a virtual clock. The flaws B1 to B15 of the published client
+each have a test here, or a line on where they are covered:
 
 B5, B6, B7, B8: the judge classifies errors, keeps their text and times only correct kernels
 (`plugins/kernelrl-judge/tests`). B11: the request carries its own limits; `test_a_request_arrives_unchanged`. B12: no
@@ -24,13 +24,13 @@ from kernelrl_core.api.evaluators import Evaluation, EvaluationRequest
 from kernelrl_core.environment.evaluation_service import EvaluationService
 from kernelrl_core.testing.values import make_request
 
-CUDA_SOURCE = '''
+CUDA_SOURCE = """
 import torch
 from torch.utils.cpp_extension import load_inline
 
 added = load_inline(name="added", cpp_sources="torch::Tensor f(torch::Tensor x);",
                     cuda_sources="torch::Tensor f(torch::Tensor x) { return x; }", functions=["f"])
-'''
+"""
 
 
 def request(number: int = 0, **fields: Any) -> EvaluationRequest:
@@ -203,7 +203,7 @@ def test_a_result_of_another_gpu_model_is_an_infrastructure_error() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"gpu": "NVIDIA A100-SXM4-40GB"}, "asks for GPU H100, and its container has NVIDIA A100-SXM4-40GB"),
+        ({"gpu": "NVIDIA A100-SXM4-40GB"}, "requests GPU H100, and its container has NVIDIA A100-SXM4-40GB"),
         ({"gpu": ""}, "its container has none"),
         ({"versions": {**describe()["versions"], "kernelrl": "0.0.1"}}, "other versions: kernelrl 0.0.1, here"),
     ],
@@ -245,7 +245,7 @@ def test_an_app_that_is_not_deployed_has_the_command_as_its_fix(monkeypatch: pyt
         def from_name(app: str, name: str) -> Unknown:
             return Unknown()
 
-        class hydrate:  # noqa: N801
+        class hydrate:
             @staticmethod
             async def aio() -> None:
                 raise modal.exception.NotFoundError("no such app")
@@ -260,7 +260,7 @@ def test_an_app_that_is_not_deployed_has_the_command_as_its_fix(monkeypatch: pyt
 
 
 @pytest.mark.parametrize("payload", [b"pickle", '"text"', "no json", None, {"a": 1}])
-def test_an_answer_that_is_no_json_object_is_an_infrastructure_error(payload: Any) -> None:
+def test_a_response_that_is_no_json_object_is_an_infrastructure_error(payload: Any) -> None:
     from kernelrl_plugin_modal.client import _read
 
     with pytest.raises(InfrastructureError, match="something else than JSON"):
@@ -298,7 +298,7 @@ def test_waiting_for_containers_is_logged_and_does_not_fail(caplog: pytest.LogCa
     assert caplog.text.count("no result from Modal for 5 min; 1 calls wait") == 3
 
 
-def test_seconds_of_the_container_are_paid_for() -> None:
+def test_the_seconds_of_the_container_are_metered() -> None:
     async def work() -> Evaluation:
         evaluator = evaluator_on(Function(1, served, warm_s=fixed(2.0)))
         await evaluator.start()

@@ -58,7 +58,16 @@ def test_a_function_that_restricts_its_output_offers_cbor_only() -> None:
 def test_functions_of_other_modules_can_be_added_to_an_app() -> None:
     assert callable(modal.experimental.stop_fetching_inputs)
     known = parameters(modal.App.function)
-    used = {"name", "image", "gpu", "min_containers", "max_containers", "scaledown_window", "startup_timeout", "retries"}
+    used = {
+        "name",
+        "image",
+        "gpu",
+        "min_containers",
+        "max_containers",
+        "scaledown_window",
+        "startup_timeout",
+        "retries",
+    }
     assert used | {"block_network", "restrict_modal_access", "_experimental_restrict_output"} <= set(known)
 
 
@@ -116,7 +125,7 @@ def test_a_cancelled_call_ends_with_a_remote_error() -> None:
 
 
 @pytest.mark.parametrize(("command", "option"), [("logs", "--follow"), ("stop", "--yes")])
-def test_the_command_line_has_what_is_called(command: str, option: str) -> None:
+def test_modals_command_line_has_the_commands_in_use(command: str, option: str) -> None:
     from modal.cli import app
 
     assert option in [name for parameter in getattr(app, command).params for name in parameter.opts]

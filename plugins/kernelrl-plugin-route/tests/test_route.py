@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
@@ -60,13 +60,13 @@ class FakeRegistry:
 
 
 @pytest.fixture
-def route(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def route(monkeypatch: pytest.MonkeyPatch) -> Any:
     def made(timing: str | None = None, **members: Member) -> RouteEvaluator:
         monkeypatch.setattr(route_evaluator, "registry", lambda: FakeRegistry(members))
         monkeypatch.setattr(RouteConfig, "uses", lambda self: {name: Use(name) for name in self.members})
         return RouteEvaluator(RouteConfig({name: {"use": name} for name in members}, timing))
 
-    yield made
+    return made
 
 
 def request(number: int = 0, timing: bool = False) -> EvaluationRequest:
@@ -98,7 +98,7 @@ def test_capacity_is_that_of_all_members_and_changes_with_theirs(route: Any) -> 
     assert made.capacity == 3
 
 
-def test_a_candidate_that_is_wrong_near_never_goes_to_the_member_that_times(route: Any) -> None:
+def test_the_member_that_times_gets_no_candidate_that_is_wrong(route: Any) -> None:
     near, far = Member(outcome=Outcome.INCORRECT), Member()
     found = asyncio.run(evaluated(route("far", near=near, far=far), 1, timing=True))
     assert found[0].outcome is Outcome.INCORRECT
@@ -115,7 +115,7 @@ def test_a_correct_candidate_is_timed_by_the_other_member(route: Any) -> None:
     assert [near.requests[0].settings.timing, far.requests[0].settings.timing] == [False, True]
 
 
-def test_without_timing_nothing_goes_to_the_member_that_times(route: Any) -> None:
+def test_the_member_that_times_gets_no_candidate_without_timing(route: Any) -> None:
     near, far = Member(), Member()
     asyncio.run(evaluated(route("far", near=near, far=far), 3))
     assert far.requests == []

@@ -1,4 +1,4 @@
-"""Calls of the app's functions. Text goes out and comes back; an error of Modal becomes one of kernelrl."""
+"""Calls of the app's functions: text in, text out. An error of Modal becomes one of kernelrl."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Calls:
         self._last_result_s = 0.0
 
     async def call(self, function: RemoteFunction, message: Mapping[str, Any]) -> dict[str, Any]:
-        """The answer of a container to a message. Waits for a container as long as it takes.
+        """The response of a container to a message. Waits for a container as long as it takes.
 
         Raises:
             MissingPrerequisite: the token or the app is not valid any more.
@@ -82,8 +82,8 @@ class Calls:
             if _now_s() - self._last_result_s >= _SILENCE_S:
                 self._last_result_s = _now_s()
                 logger.warning(
-                    "no result from Modal for %.0f min; %d calls wait for containers. The run goes on when one is free; "
-                    "it can also be stopped and resumed",
+                    "no result from Modal for %.0f min; %d calls wait for containers. The run continues when one is "
+                    "free; it can also be stopped and resumed",
                     _SILENCE_S / 60,
                     self._waiting,
                 )
@@ -112,19 +112,19 @@ async def _end(spawning: asyncio.Task[Any], getting: asyncio.Task[Any] | None) -
 
 def _read(payload: Any) -> dict[str, Any]:
     try:
-        answer = json.loads(payload) if isinstance(payload, str) else None
+        response = json.loads(payload) if isinstance(payload, str) else None
     except ValueError:
-        answer = None
-    if not isinstance(answer, dict):
-        raise InfrastructureError("a container of Modal answered with something else than JSON")
-    return answer
+        response = None
+    if not isinstance(response, dict):
+        raise InfrastructureError("a container of Modal returned something else than JSON")
+    return response
 
 
 async def translated(work: Coroutine[Any, Any, Any]) -> Any:
     """The result of a call of Modal's client.
 
     Raises:
-        MissingPrerequisite: what is missing, with the fix: a token, an app, a quota, a version of the client.
+        MissingPrerequisite: a token, an app or a newer version of the client is missing; with the fix.
         InfrastructureError: any other failure.
     """
     failed = modal.exception

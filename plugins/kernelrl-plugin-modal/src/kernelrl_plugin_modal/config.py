@@ -31,7 +31,7 @@ EXACT_GPUS: Mapping[str, str] = {
     "B200": "B200",
 }
 """GPU type -> the request for exactly that type. Modal may give a larger GPU to a request for `A100` or `H100`. Source:
-https://modal.com/docs/guide/gpu. Its `B200+` is left out: it stands for two types."""
+https://modal.com/docs/guide/gpu. Its `B200+` is excluded: it names two types."""
 
 _LEAST_WINDOW_S, _MOST_WINDOW_S = 2, 3600
 """Range that Modal accepts (`modal.Function.update_autoscaler`)."""
@@ -53,8 +53,8 @@ class ModalConfig(EvaluatorConfig):
     scaledown_window_s: PositiveInt = PositiveInt(60)
     """Seconds after which an idle container ends."""
     mode: Literal["deployed", "ephemeral"] = "deployed"
-    """`deployed`: use the app of `kernelrl modal deploy`; `ephemeral`: create the app at the start of the run and end it
-    with the run."""
+    """`deployed`: use the app of `kernelrl modal deploy`; `ephemeral`: create the app at the start of the run and end
+    it with the run."""
     app: str = "kernelrl"
     """Beginning of the app's name. The rest is a hash of these options, the image and kernelrl's sources."""
     gpu_hour_usd: NonNegativeFloat | None = None

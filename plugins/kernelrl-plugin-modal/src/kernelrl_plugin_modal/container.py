@@ -1,6 +1,6 @@
 """The functions of the app, as its containers execute them: JSON text in, JSON text out.
 
-A message has `do`: an operation. An answer has what the operation gives, or `error` with `message` and `fix`
+A message has `do`: an operation. A response has the result, or `error` with `message` and `fix`
 (`kernelrl_core.api.evaluators.serve_request`). One process serves one message at a time.
 """
 
@@ -41,9 +41,9 @@ async def serve(text: str) -> str:
     """Execute one message. Cancelling the call ends the candidate; the container then serves the next message."""
     message = json.loads(text)
     started = time.monotonic()
-    answer = await _OPERATIONS[message["do"]](_pool(), message)
-    # A container is paid for while it has a message, whatever the GPU does meanwhile.
-    return json.dumps({**answer, "seconds": round(time.monotonic() - started, 3)})
+    response = await _OPERATIONS[message["do"]](_pool(), message)
+    # Modal bills a container while it has a message, whatever the GPU does meanwhile.
+    return json.dumps({**response, "seconds": round(time.monotonic() - started, 3)})
 
 
 async def close() -> None:
@@ -81,10 +81,10 @@ async def _evaluate(pool: JudgePool, message: Message) -> dict[str, Any]:
         text = f"the container has GPU {pool.gpu_model() or 'none'}, the run {message['gpu'] or 'none'}"
         return {"error": "InfrastructureError", "message": text, "fix": ""}
     await asyncio.to_thread(unpack_files, pool.builds.directory, message["builds"])
-    answer = await serve_request(pool.evaluate, message["request"])
-    if answer.get("error") == "InfrastructureError" or pool.on_gpu.quarantine:
-        await _end_container(pool.on_gpu.quarantine or str(answer.get("message")))
-    return answer
+    response = await serve_request(pool.evaluate, message["request"])
+    if response.get("error") == "InfrastructureError" or pool.on_gpu.quarantine:
+        await _end_container(pool.on_gpu.quarantine or str(response.get("message")))
+    return response
 
 
 async def _audit(pool: JudgePool, message: Message) -> dict[str, Any]:

@@ -66,13 +66,13 @@ class ModalEvaluator(Evaluator):
         try:
             facts = await self._calls.call(self._gpu, {"do": "describe"})
         except InfrastructureError as error:
-            # Nothing is paid for yet: the user decides whether to wait.
+            # No sample was generated yet: the user decides whether to wait.
             raise MissingPrerequisite(f"app {self._name}: {error.message}", fix=error.fix or "try again") from error
         deploy = f"kernelrl modal deploy{self._config.arguments()}"
         here = worker_versions(registry(), *DISTRIBUTIONS)
         require_same_versions(here, facts["versions"], f"app {self._name}", distributions=DISTRIBUTIONS, fix=deploy)
         if not is_model_of(self._config.gpu, facts["gpu"]):
-            text = f"app {self._name} asks for GPU {self._config.gpu}, and its container has {facts['gpu'] or 'none'}"
+            text = f"app {self._name} requests GPU {self._config.gpu}, and its container has {facts['gpu'] or 'none'}"
             raise MissingPrerequisite(text, fix="choose another evaluator.gpu, or try again")
         self._facts = facts
 
@@ -112,26 +112,26 @@ class ModalEvaluator(Evaluator):
     async def evaluate(self, request: EvaluationRequest) -> Evaluation:
         """See `Evaluator.evaluate`."""
         gpu, cpu = self._started()
-        message = {"request": to_json(request)}
+        message: dict[str, Any] = {"request": to_json(request)}
         builds: Mapping[str, str] = {}
         if await _has_portable_builds(request):
             built = await self._calls.call(cpu, {"do": "build", "arch": self._facts["arch"], **message})
             builds = built.get("builds", {})
-        asked = {"do": "evaluate", "gpu": self.gpu_model(), "builds": builds, **message}
-        answer = await self._calls.call(gpu, asked)
-        found = read_response(answer)
+        message |= {"do": "evaluate", "gpu": self.gpu_model(), "builds": builds}
+        response = await self._calls.call(gpu, message)
+        found = read_response(response)
         model = str(found.provenance.get("gpu") or "")
         if model and model != self.gpu_model():
             raise InfrastructureError(f"a container measured on {model}, the run uses {self.gpu_model()}")
         provenance = {**found.provenance, "app": self._name}
-        return attrs.evolve(found, provenance=provenance, seconds={**found.seconds, "gpu": float(answer["seconds"])})
+        return attrs.evolve(found, provenance=provenance, seconds={**found.seconds, "gpu": float(response["seconds"])})
 
     async def audit(self, task: Task, settings: EvaluationSettings, timeout_s: float) -> TaskAudit:
         """See `Evaluator.audit`."""
         gpu, _ = self._started()
-        asked = {"do": "audit", "task": to_json(task), "settings": to_json(settings), "timeout_s": timeout_s}
-        answer = await self._calls.call(gpu, asked)
-        return from_json(TaskAudit, answer["audit"])
+        message = {"do": "audit", "task": to_json(task), "settings": to_json(settings), "timeout_s": timeout_s}
+        response = await self._calls.call(gpu, message)
+        return from_json(TaskAudit, response["audit"])
 
     async def aclose(self) -> None:
         """End cancelled calls and an ephemeral app."""

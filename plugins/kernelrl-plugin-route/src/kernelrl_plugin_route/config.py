@@ -20,11 +20,11 @@ class RouteConfig(EvaluatorConfig):
     """The members and how candidates are distributed."""
 
     members: Mapping[str, Any]
-    """Evaluator blocks by name, such as `{near: {use: local}, far: {use: modal, gpu: H100}}`. Each candidate goes to the
-    first one with free capacity, in this order."""
+    """Evaluator blocks by name, such as `{near: {use: local}, far: {use: modal, gpu: H100}}`. The first one with free
+    capacity, in this order, gets the next candidate."""
     timing: str | None = None
-    """Name of the member that times candidates. The other member evaluates each candidate without timing, and only
-    correct ones go to this one. Null: each candidate is evaluated by one member."""
+    """Name of the member that times candidates. The other member evaluates each candidate without timing, and
+    this one only the correct ones. Null: each candidate is evaluated by one member."""
 
     def uses(self) -> dict[str, Use]:
         """The members with their options.

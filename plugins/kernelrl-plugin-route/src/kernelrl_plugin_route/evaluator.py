@@ -40,7 +40,7 @@ class _Member:
 class RouteEvaluator(Evaluator):
     """Evaluates candidates by its members.
 
-    Without `timing`, a candidate goes to the first member with free capacity. With it, the other member evaluates the
+    Without `timing`, the first member with free capacity gets a candidate. With it, the other member evaluates the
     candidate without timing, and the member that times evaluates it again if it is correct.
     """
 
