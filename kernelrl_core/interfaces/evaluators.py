@@ -70,10 +70,10 @@ __all__ = ["Evaluator", "EvaluatorConfig"]
 class EvaluatorConfig(ComponentConfig):
     """Options of an evaluator."""
 
-    def remote(self) -> bool:
-        """True if only other machines build and execute candidates: this one then needs no GPU, compiler or package of
-        the backend."""
-        return False
+    def settings_here(self, settings: EvaluationSettings) -> EvaluationSettings | None:
+        """Settings of the evaluations on this machine, which then needs the prerequisites of the backend. None: only
+        other machines build and execute candidates."""
+        return settings
 
     def requires_for(self, settings: EvaluationSettings) -> Requires:
         """Prerequisites that depend on the evaluation settings."""

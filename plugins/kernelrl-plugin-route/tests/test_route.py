@@ -242,8 +242,25 @@ def test_prerequisites_and_prices_are_those_of_the_members(monkeypatch: pytest.M
     assert config.requires().absent == ("a Modal token",)
     assert "modal token new" in config.requires().fix
     assert config.prices() == {"gpu_hour": 4.0}
-    assert not config.remote()
-    assert RouteConfig({"near": far, "far": far}).remote()
+
+
+@pytest.mark.parametrize(
+    ("members", "timing", "timed_here"),
+    [
+        (("local", "local"), None, True),
+        (("local", "modal"), None, True),
+        (("modal", "local"), None, True),
+        (("modal", "modal"), None, None),
+        (("local", "modal"), "far", False),
+        (("modal", "local"), "far", True),
+    ],
+)
+def test_this_machine_needs_what_its_members_evaluate(
+    members: tuple[str, str], timing: str | None, timed_here: bool | None
+) -> None:
+    config = RouteConfig({name: {"use": use} for name, use in zip(("near", "far"), members, strict=True)}, timing)
+    found = config.settings_here(EvaluationSettings(timing=True))
+    assert (found.timing if found is not None else None) is timed_here
 
 
 def test_members_are_made_with_their_options() -> None:

@@ -13,7 +13,7 @@ import attrs
 from kernelrl_core.api import Requires
 from kernelrl_core.api.config import NonNegativeFloat, NonNegativeInt, PositiveInt
 from kernelrl_core.api.errors import suggestion
-from kernelrl_core.api.evaluators import EvaluatorConfig
+from kernelrl_core.api.evaluators import EvaluationSettings, EvaluatorConfig
 
 __all__ = ["EXACT_GPUS", "TOKEN_FIX", "ModalConfig", "is_model_of"]
 
@@ -60,8 +60,8 @@ class ModalConfig(EvaluatorConfig):
     gpu_hour_usd: NonNegativeFloat | None = None
     """Price of a GPU hour in USD, for the cost of the run; see https://modal.com/pricing. Null: unknown."""
 
-    def remote(self) -> bool:
-        return True
+    def settings_here(self, settings: EvaluationSettings) -> EvaluationSettings | None:
+        return None
 
     def problems(self) -> Iterable[str]:
         if self.min_containers > self.max_containers:

@@ -70,7 +70,8 @@ async def _build(pool: JudgePool, message: Message) -> dict[str, Any]:
     request = from_json(EvaluationRequest, message["request"])
     builds = pool.builds
     keys = await builds.compile(request, True, message["arch"])
-    names = {name for key in keys for name in builds.store.files(key)}
+    # The image of all containers has the rest, the binder, which is seven times as large as an extension.
+    names = {name for key in keys for name in builds.store.files(key) if name.startswith("objects/")}
     return {"builds": await asyncio.to_thread(pack_files, builds.directory, sorted(names))}
 
 

@@ -59,8 +59,13 @@ class RouteConfig(EvaluatorConfig):
             for problem in error.problems:
                 yield f"{problem.path}: {problem.message}; {problem.hint}".rstrip("; ")
 
-    def remote(self) -> bool:
-        return all(use.options.remote() for _, use in self._components())
+    def settings_here(self, settings: EvaluationSettings) -> EvaluationSettings | None:
+        found: EvaluationSettings | None = None
+        for name, (_, use) in zip(self.members, self._components(), strict=False):
+            untimed = self.timing is not None and name != self.timing
+            here = use.options.settings_here(attrs.evolve(settings, timing=False) if untimed else settings)
+            found = here if found is None or (here is not None and here.timing) else found
+        return found
 
     def requires(self) -> Requires:
         return _absent((component, use.options.requires()) for component, use in self._components())
