@@ -51,7 +51,6 @@ class RouteEvaluator(Evaluator):
         self._timing = timing[0] if timing else None
         self._first = [member for member in self._members if member is not self._timing]
         self._waiting: deque[tuple[asyncio.Future[_Member], Sequence[_Member]]] = deque()
-        self.rules = tuple(dict.fromkeys(rule for member in self._members for rule in member.evaluator.rules))
 
     @property
     def capacity(self) -> int:  # type: ignore[override]
