@@ -63,7 +63,7 @@ class FakeRegistry:
 def route(monkeypatch: pytest.MonkeyPatch) -> Any:
     def made(timing: str | None = None, **members: Member) -> RouteEvaluator:
         monkeypatch.setattr(route_evaluator, "registry", lambda: FakeRegistry(members))
-        monkeypatch.setattr(RouteConfig, "uses", lambda self: {name: Use(name) for name in self.members})
+        monkeypatch.setattr(RouteConfig, "uses", property(lambda self: {name: Use(name) for name in self.members}))
         return RouteEvaluator(RouteConfig({name: {"use": name} for name in members}, timing))
 
     return made
@@ -265,7 +265,7 @@ def test_this_machine_needs_what_its_members_evaluate(
 
 def test_members_are_made_with_their_options() -> None:
     members = {"near": {"use": "local", "workers": 1}, "far": {"use": "local", "workers": 3}}
-    uses = RouteConfig(members).uses()
+    uses = RouteConfig(members).uses
     assert [use.options.workers for use in uses.values()] == [1, 3]
     assert attrs.asdict(uses["near"].options)["workers"] == 1
     assert isinstance(route_config.registry(), Registry)

@@ -80,11 +80,13 @@ class ModalConfig(EvaluatorConfig):
     def prices(self) -> Mapping[str, float]:
         return {} if self.gpu_hour_usd is None else {"gpu_hour": self.gpu_hour_usd}
 
-    def arguments(self) -> str:
-        """The options as arguments of `kernelrl modal`, without those at their default."""
+    @property
+    def deploy_command(self) -> str:
+        """The command that deploys the app."""
         default = type(self)()
         shown = ("gpu", "max_containers", "min_containers", "scaledown_window_s", "app")
-        return "".join(f" {key}={getattr(self, key)}" for key in shown if getattr(self, key) != getattr(default, key))
+        changed = [key for key in shown if getattr(self, key) != getattr(default, key)]
+        return " ".join(["kernelrl modal deploy", *(f"{key}={getattr(self, key)}" for key in changed)])
 
 
 def is_model_of(gpu: str, model: str) -> bool:

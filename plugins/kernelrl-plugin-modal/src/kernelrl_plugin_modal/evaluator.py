@@ -68,7 +68,7 @@ class ModalEvaluator(Evaluator):
         except InfrastructureError as error:
             # No sample was generated yet: the user decides whether to wait.
             raise MissingPrerequisite(f"app {self._name}: {error.message}", fix=error.fix or "try again") from error
-        deploy = f"kernelrl modal deploy{self._config.arguments()}"
+        deploy = self._config.deploy_command
         here = worker_versions(registry(), *DISTRIBUTIONS)
         require_same_versions(here, facts["versions"], f"app {self._name}", distributions=DISTRIBUTIONS, fix=deploy)
         if not is_model_of(self._config.gpu, facts["gpu"]):
@@ -93,7 +93,7 @@ class ModalEvaluator(Evaluator):
                 raise
             raise MissingPrerequisite(
                 f"app {self._name} is not deployed, or was deployed with other options or another version of kernelrl",
-                fix=f"kernelrl modal deploy{self._config.arguments()}",
+                fix=self._config.deploy_command,
             ) from error
         return found[0], found[1]
 

@@ -26,6 +26,7 @@ class RouteConfig(EvaluatorConfig):
     """Name of the member that times candidates. The other member evaluates each candidate without timing, and
     this one only the correct ones. Null: each candidate is evaluated by one member."""
 
+    @property
     def uses(self) -> dict[str, Use]:
         """The members with their options.
 
@@ -54,7 +55,7 @@ class RouteConfig(EvaluatorConfig):
         elif self.timing is not None and len(self.members) != 2:
             yield "timing needs exactly two members: one that times, and one that evaluates before it"
         try:
-            self.uses()
+            self.uses
         except RecipeError as error:
             for problem in error.problems:
                 yield f"{problem.path}: {problem.message}; {problem.hint}".rstrip("; ")
@@ -83,7 +84,7 @@ class RouteConfig(EvaluatorConfig):
 
     def _components(self) -> Iterator[tuple[Component, Use]]:
         try:
-            uses = self.uses()
+            uses = self.uses
         except KernelRLError:
             return  # reported by `problems`
         for use in uses.values():

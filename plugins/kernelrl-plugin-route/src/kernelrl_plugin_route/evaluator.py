@@ -45,7 +45,7 @@ class RouteEvaluator(Evaluator):
     """
 
     def __init__(self, config: RouteConfig) -> None:
-        made = {name: registry().make("evaluators", use) for name, use in config.uses().items()}
+        made = {name: registry().make("evaluators", use) for name, use in config.uses.items()}
         self._members = [_Member(name, evaluator) for name, evaluator in made.items()]
         timing = [member for member in self._members if member.name == config.timing]
         self._timing = timing[0] if timing else None
