@@ -55,7 +55,7 @@ class RouteConfig(EvaluatorConfig):
         elif self.timing is not None and len(self.members) != 2:
             yield "timing needs exactly two members: one that times, and one that evaluates before it"
         try:
-            self.uses
+            _ = self.uses
         except RecipeError as error:
             for problem in error.problems:
                 yield f"{problem.path}: {problem.message}; {problem.hint}".rstrip("; ")
