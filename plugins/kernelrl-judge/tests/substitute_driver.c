@@ -14,6 +14,7 @@ static unsigned enabled[4] = {1, 1, 1, 1};
 static char node[4];
 
 void fail_next(int code) { next_error = code; }
+void have_nodes(int number) { n_nodes = number; }
 unsigned is_enabled(int number) { return enabled[number]; }
 static int done(void) {
   int code = next_error;

@@ -14,7 +14,7 @@ from kernelrl_core.errors import InfrastructureError
 from kernelrl_core.types import Evaluation, Outcome
 from kernelrl_judge.client.lanes import Lanes
 from kernelrl_judge.client.pool import JudgePool
-from kernelrl_judge.client.worker import JudgeDied
+from kernelrl_judge.client.worker import DeviceFull, JudgeDied
 from kernelrl_plugin_triton.backend import TritonBackend
 
 CONTROL = TritonBackend.facts.example.kernel
@@ -67,6 +67,27 @@ def test_a_single_death_has_no_consequence() -> None:
     machine.work["candidate"] = dying(1)
     assert evaluated(machine, "candidate").outcome is Outcome.CORRECT
     assert machine.judged[""] == ["candidate", "candidate"]
+
+
+def test_a_candidate_without_device_memory_for_its_judge_is_evaluated_again_alone() -> None:
+    machine = Machine()
+    left = [DeviceFull("no device memory left")]
+
+    async def work(gpu: str, slow: Callable[[], None]) -> None:
+        if left:
+            raise left.pop()
+
+    machine.work["large"] = work
+    assert evaluated(machine, "large").outcome is Outcome.CORRECT
+    assert machine.judged[""] == ["large", "large"]
+
+
+def test_a_task_that_does_not_fit_an_empty_gpu_is_an_infrastructure_error() -> None:
+    machine = Machine()
+    machine.work["large"] = raising(DeviceFull("no device memory left"))
+    with pytest.raises(InfrastructureError, match="no device memory"):
+        evaluated(machine, "large")
+    assert machine.judged[""] == ["large", "large"]
 
 
 def test_every_further_judge_is_a_fresh_one() -> None:

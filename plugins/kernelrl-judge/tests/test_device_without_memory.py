@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 import torch
 
+from kernelrl_core.interfaces.device_lease import DeviceLease
 from kernelrl_core.types import Evaluation, EvaluationRequest, EvaluationSettings, Outcome
 from kernelrl_judge.judge.session import Bench, DeviceFault
 from kernelrl_judge.peer.nursery import Zygotes
@@ -71,6 +72,22 @@ def judge(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tupl
 )
 def test_without_memory_a_candidate_is_judged_again_with_the_gpu_to_itself(judge: Any, first: Any) -> None:
     assert judge(first, (CORRECT, False)) == (CORRECT, [False, True])
+
+
+def test_a_judge_that_waits_for_the_gpu_alone_gives_its_memory_back_first(
+    judge: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events: list[str] = []
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: events.append("given back"))
+    entered = DeviceLease.enter
+
+    def enter(lease: DeviceLease, *, alone: bool) -> None:
+        events.append("alone" if alone else "shared")
+        entered(lease, alone=alone)
+
+    monkeypatch.setattr(DeviceLease, "enter", enter)
+    judge((WITHOUT, True), (CORRECT, False))
+    assert events == ["given back", "alone"]
 
 
 def test_a_candidate_that_takes_all_memory_of_an_empty_gpu_is_out_of_memory(judge: Any) -> None:

@@ -37,7 +37,7 @@ class FakeArena:
 def test_memory_beyond_what_is_kept_is_given_back_between_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exchange, "Arena", FakeArena)
     monkeypatch.setattr(exchange, "_LEAST_BYTES", 10)
-    monkeypatch.setattr(exchange, "_KEPT_BYTES", 50)
+    monkeypatch.setattr(exchange.device_facts, "kept_bytes", lambda: 50)
     arenas = exchange.Arenas()
     arenas.fit(40, 55)
     arenas.shrink()

@@ -109,6 +109,17 @@ def test_each_pass_has_a_gate_of_its_own(served: Served) -> None:
     assert ctypes.c_uint32.from_address(served.gate_at).value == 2
 
 
+def test_a_large_graph_is_launched_when_the_pass_begins(served: Served, driver: Any) -> None:
+    # Its launch would wait for the gate, which opens after the launch.
+    driver.have_nodes(1001)
+    try:
+        driver.fail_next(700)
+        queued, released, _ = served.told((QUEUE, 0, 0), (RELEASE, 0, 0), (LEAVE, 0, 0))
+    finally:
+        driver.have_nodes(4)
+    assert (queued[0], released[0]) == (0, 700)
+
+
 def test_an_error_of_the_driver_is_answered(served: Served, driver: Any) -> None:
     driver.fail_next(700)
     queued, left = served.told((QUEUE, 0, 0), (LEAVE, 0, 0))

@@ -171,6 +171,11 @@ STREAMS = "<ATen/cuda/CUDAContext.h>"
 HONEST_CASES = [
     Case("triton", triton_kernel(HONEST)),
     Case("small triton", triton_kernel(HONEST), reference=SMALL),
+    Case(
+        "thousands of launches",
+        triton_kernel("y = torch.empty_like(x)\nfor _ in range(3000):\n    launch(x, y)\nreturn y"),
+        reference=SMALL,
+    ),
     Case("untimed", triton_kernel(HONEST), settings={"timing": False}),
     Case("default stream", cuda_kernel(LAUNCH.format(stream="")), "cuda"),
     Case(

@@ -14,7 +14,7 @@ import attrs
 
 from kernelrl_core.api.errors import InfrastructureError, MissingPrerequisite
 from kernelrl_core.api.evaluators import Evaluation, EvaluationRequest
-from kernelrl_judge.client.worker import DeviceFault, JudgeDied, JudgeWorker
+from kernelrl_judge.client.worker import DeviceFault, DeviceFull, JudgeDied, JudgeWorker
 
 __all__ = ["Lanes"]
 
@@ -128,13 +128,15 @@ class Lanes:
         device = lane.device
         try:
             if alone:
-                await lane.worker.aclose()
+                # Idle judges keep device memory, too.
+                await asyncio.gather(*(worker.aclose() for worker in (lane.worker, *device.idle)))
             evaluation = await lane.worker.evaluate(request, runner, lambda: self._leave(lane))
             self._trust(device)
             return evaluation
         except DeviceFault as fault:
-            device.failed_tasks.add(request.task_sha256)
-            self._suspect(device, str(fault))
+            if alone or not isinstance(fault, DeviceFull):
+                device.failed_tasks.add(request.task_sha256)
+                self._suspect(device, str(fault))
             raise
         except JudgeDied as death:
             self._suspect(device, str(death))

@@ -25,7 +25,7 @@ from kernelrl_core.api.evaluators import (
 from kernelrl_judge.client.auditor import Auditor
 from kernelrl_judge.client.builds import Builds, runner_half
 from kernelrl_judge.client.lanes import Lanes
-from kernelrl_judge.client.worker import JudgeDied
+from kernelrl_judge.client.worker import DeviceFull, JudgeDied
 from kernelrl_judge.protocol.findings import RULES
 from kernelrl_judge.runner.backend import UNTIMED
 
@@ -39,9 +39,10 @@ class JudgePool(Evaluator):
     """Evaluates candidates on this machine.
 
     A candidate passes two queues. Its extensions are compiled on the CPU. Then a judge evaluates it, on a GPU if its
-    backend uses one. If the judge dies or fails, a fresh one evaluates the candidate again while all other lanes are
-    empty. If that dies as well and the GPU passes its probe, a fresh one evaluates a control, the backend's example
-    kernel. If it can, the candidate ended the judges, and the outcome is `runtime_error`.
+    backend uses one. If the judge dies, or its GPU has too little memory beside other judges, a fresh one evaluates the
+    candidate again while all other lanes are empty. If that dies as well and the GPU passes its probe, a fresh one
+    evaluates a control, the backend's example kernel. If it can, the candidate ended the judges, and the outcome is
+    `runtime_error`.
 
     Args:
         workers: candidates evaluated concurrently on the CPU; None: one per core.
@@ -96,7 +97,7 @@ class JudgePool(Evaluator):
         """Evaluate a candidate whose extensions are built, again where its judge dies."""
         try:
             return await lanes.evaluate(request, target)
-        except JudgeDied as first:
+        except (JudgeDied, DeviceFull) as first:
             try:
                 return await lanes.evaluate_alone(request, target)
             except JudgeDied as second:

@@ -15,7 +15,7 @@ from kernelrl_core.api.errors import InfrastructureError, MissingPrerequisite, U
 from kernelrl_core.api.evaluators import Evaluation, EvaluationRequest, from_json, to_json
 from kernelrl_judge.protocol import wire
 
-__all__ = ["DeviceFault", "JudgeDied", "JudgeWorker"]
+__all__ = ["DeviceFault", "DeviceFull", "JudgeDied", "JudgeWorker"]
 
 logger = logging.getLogger(__name__)
 
@@ -37,6 +37,10 @@ class JudgeDied(InfrastructureError):
 
 class DeviceFault(InfrastructureError):
     """The device failed the judge itself."""
+
+
+class DeviceFull(DeviceFault):
+    """The device's memory did not suffice for the judge itself."""
 
 
 class JudgeWorker:
@@ -90,7 +94,7 @@ class JudgeWorker:
         if "device_fault" in answer:
             # Its context may be beyond repair.
             await self.aclose()
-            raise DeviceFault(answer["device_fault"])
+            raise (DeviceFull if answer["full"] else DeviceFault)(answer["device_fault"])
         if "task_error" in answer:
             raise UsageError(answer["task_error"])
         if "missing" in answer:

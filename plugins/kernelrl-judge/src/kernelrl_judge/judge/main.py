@@ -67,7 +67,7 @@ def _serve(requests: io.RawIOBase, replies: BinaryIO, zygotes: Any) -> None:
     from kernelrl_core.api.evaluators import EvaluationRequest, from_json, to_json
     from kernelrl_judge.build.service import BuildCrashed
     from kernelrl_judge.isolation.forks import NotForked
-    from kernelrl_judge.judge.session import Bench, DeviceFault, Unavailable
+    from kernelrl_judge.judge.session import Bench, DeviceFault, DeviceFull, Unavailable
     from kernelrl_judge.peer.nursery import ZygoteDied
     from kernelrl_judge.peer.process import Cancelled
     from kernelrl_judge.task.source import TaskError
@@ -91,7 +91,7 @@ def _serve(requests: io.RawIOBase, replies: BinaryIO, zygotes: Any) -> None:
         except MissingPrerequisite as error:
             return {"missing": error.message, "fix": error.fix}
         except DeviceFault as error:
-            return {"device_fault": str(error)}
+            return {"device_fault": str(error), "full": isinstance(error, DeviceFull)}
         except Cancelled:
             return {"cancelled": True}
         except (ZygoteDied, BuildCrashed, NotForked) as error:

@@ -35,15 +35,12 @@ from kernelrl_judge.runner.backend import UNTIMED
 from kernelrl_judge.task.reference import Reference
 from kernelrl_judge.task.source import load_reference
 
-__all__ = ["Bench", "DeviceFault", "Unavailable"]
+__all__ = ["Bench", "DeviceFault", "DeviceFull", "Unavailable"]
 
 _CACHED_MODULES = 256
 _CACHED_REFERENCES = 2
 _INPUTS_SHARE = 32
 _MEMORY_ERRORS = (RuntimeError, DeviceMemoryError)
-_KEPT_BYTES = 1 << 30
-_KEPT_SHARE = 64
-"""torch keeps device memory for the next candidate up to so many bytes, or one part in so many of the device's."""
 
 
 class Unavailable(Exception):
@@ -52,6 +49,10 @@ class Unavailable(Exception):
 
 class DeviceFault(Exception):
     """The device fails the judge itself."""
+
+
+class DeviceFull(DeviceFault):
+    """The device's memory does not suffice for the judge itself."""
 
 
 class Bench:
@@ -108,10 +109,10 @@ class Bench:
                     raise
                 again = True
             if device == "cuda" and again:
-                # Others may have taken the memory: it counts only when the candidate has the device alone.
-                self._references.clear()
+                # Others may have taken the memory: it counts only when the candidate has the device alone. This judge
+                # holds none while it waits, since others wait for memory, too.
+                self._release()
                 with turns.alone():
-                    torch.cuda.empty_cache()
                     evaluation, _ = self._recorded_or_eager(request, setting, None)
             if "device_kernels" in evaluation.profile:
                 return evaluation
@@ -327,12 +328,18 @@ class Bench:
             if self._arenas is not None:
                 self._arenas.shrink()
             if device == "cuda":
-                most = max(_KEPT_BYTES, device_facts.memory_bytes(device) // _KEPT_SHARE)
+                most = device_facts.kept_bytes()
                 if torch.cuda.memory_reserved() > most:
                     torch.cuda.empty_cache()
                 if torch.cuda.memory_reserved() > most:
-                    self._references.clear()
-                    torch.cuda.empty_cache()
+                    self._release()
+
+    def _release(self) -> None:
+        """Give back all of the device's memory that can be had again."""
+        self._references.clear()
+        if self._arenas is not None:
+            self._arenas.shrink()
+        torch.cuda.empty_cache()
 
     @contextlib.contextmanager
     def _device_faults(self, device: str) -> Iterator[None]:
@@ -342,9 +349,7 @@ class Bench:
         except (*_MEMORY_ERRORS, MemoryError) as error:
             text = str(error)
             if device == "cuda" and _lacks(error):
-                self._references.clear()
-                torch.cuda.empty_cache()
-                raise DeviceFault("the judge has no device memory left for the reference and its inputs") from error
+                raise DeviceFull("the judge has no device memory left for the reference and its inputs") from error
             if "no kernel image" in text:
                 raise Unavailable(
                     "the installed torch has no code for this GPU", "install a torch that is built for its architecture"

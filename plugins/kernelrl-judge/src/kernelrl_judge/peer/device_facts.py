@@ -27,11 +27,14 @@ __all__ = [
     "cache_bytes",
     "ceilings",
     "device_name",
+    "kept_bytes",
     "machine_facts",
     "memory_bytes",
     "no_gpu",
 ]
 
+_KEPT_BYTES = 1 << 30
+_KEPT_SHARE = 128
 _REPEATS = 7
 _TICKS = 8
 _TICK_AFTER_S = 5e-4
@@ -111,6 +114,11 @@ def memory_bytes(device: str) -> int:
     if device == "cuda":
         return int(torch.cuda.get_device_properties(0).total_memory)
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def kept_bytes() -> int:
+    """Most memory of the GPU, in torch and in each arena, that a judge keeps for the next candidate."""
+    return max(_KEPT_BYTES, memory_bytes("cuda") // _KEPT_SHARE)
 
 
 def cache_bytes() -> int:

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from kernelrl_judge.peer import device_facts
 from kernelrl_judge.protocol.device_memory import Arena
 from kernelrl_judge.protocol.frames import ProtocolError
 from kernelrl_judge.protocol.trees import Laid, distinct, laid_out, lay_out
@@ -25,9 +26,6 @@ __all__ = ["ArenaExchange", "Arenas", "Exchange", "FileExchange"]
 
 _LEAST_BYTES = 64 << 20
 """Of an arena: to replace one takes longer than it takes to make a larger one."""
-_KEPT_BYTES = 1 << 30
-_KEPT_SHARE = 48
-"""An arena is kept for the next candidate up to this many bytes, or one part in so many of the device's memory."""
 _MOST_OFFSET = 1 << 48
 """Beyond it no call of the system takes an offset."""
 
@@ -118,8 +116,6 @@ class Arenas:
 
     def __init__(self, device: int = 0) -> None:
         self._device = device
-        whole = torch.cuda.get_device_properties(device).total_memory if torch.cuda.is_available() else 0
-        self._kept = max(_KEPT_BYTES, whole // _KEPT_SHARE)
         self.inputs = Arena.create(1, device)
         self.outputs = Arena.create(1, device)
 
@@ -140,7 +136,7 @@ class Arenas:
         """Give back, between candidates, what is more than may be kept: others use the device, too."""
         for name in ("inputs", "outputs"):
             arena: Arena = getattr(self, name)
-            if arena.size > self._kept:
+            if arena.size > device_facts.kept_bytes():
                 arena.close()
                 setattr(self, name, Arena.create(_LEAST_BYTES, self._device))
 

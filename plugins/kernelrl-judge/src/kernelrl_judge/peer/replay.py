@@ -261,7 +261,7 @@ class ReferenceSession:
         turn = self._recorder.next_turn()
         self._library.queue(recording, stream, self._recorder.gate_at, turn)
         started = time.perf_counter()
-        self._library.release(stream, self._recorder.gate_at, turn)
+        self._library.release(recording, stream, self._recorder.gate_at, turn)
         return _window(stamps_at(recording.stamps_at), self._counts[graph], time.perf_counter() - started)
 
     def outputs(self, calls: int) -> list[torch.Tensor]:

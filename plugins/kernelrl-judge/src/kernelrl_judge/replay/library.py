@@ -248,11 +248,13 @@ class Library:
 
     def queue(self, recording: Recording, stream: int, gate_at: int, turn: int) -> None:
         """Queue a pass behind a gate that `release` opens."""
-        self._call("krl_queue", _pointer(recording.ready), _pointer(stream), _address(gate_at), ctypes.c_uint(turn))
+        graph = _pointer(recording.graph), _pointer(recording.ready)
+        self._call("krl_queue", *graph, _pointer(stream), _address(gate_at), ctypes.c_uint(turn))
 
-    def release(self, stream: int, gate_at: int, turn: int) -> None:
+    def release(self, recording: Recording, stream: int, gate_at: int, turn: int) -> None:
         """Open the gate and wait for the device."""
-        self._call("krl_release", _pointer(stream), _pointer(gate_at), ctypes.c_uint(turn))
+        graph = _pointer(recording.graph), _pointer(recording.ready)
+        self._call("krl_release", *graph, _pointer(stream), _pointer(gate_at), ctypes.c_uint(turn))
 
     def serve(
         self, descriptor: int, kinds: tuple[int, int], stream: int, gate_at: int, recordings: Sequence[Recording]

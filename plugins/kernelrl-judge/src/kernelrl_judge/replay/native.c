@@ -297,17 +297,27 @@ int krl_switch(Handle graph, Handle ready, const uint32_t *numbers, size_t n_num
   return code;
 }
 
-/* Queues a graph behind a gate that is shut. */
-int krl_queue(Handle ready, Handle stream, uint64_t gate, unsigned turn) {
+/* The launch of a large graph waits for the device, so the device must not wait for what follows the launch. */
+enum { MOST_GATED_NODES = 1000 };
+
+static int is_gated(Handle graph) {
+  size_t count = 0;
+  return !cuGraphGetNodes(graph, NULL, &count) && count <= MOST_GATED_NODES;
+}
+
+/* Queues a graph behind a gate that is shut. One that is too large for that is launched by `krl_release`. */
+int krl_queue(Handle graph, Handle ready, Handle stream, uint64_t gate, unsigned turn) {
+  if (!is_gated(graph)) return 0;
   void *arguments[] = {&gate, &turn};
   Result code = run_one(gate_function, arguments, stream);
   return code ? code : cuGraphLaunch(ready, stream);
 }
 
 /* Opens the gate and waits for the device. */
-int krl_release(Handle stream, uint32_t *gate, unsigned turn) {
+int krl_release(Handle graph, Handle ready, Handle stream, uint32_t *gate, unsigned turn) {
+  Result code = is_gated(graph) ? 0 : cuGraphLaunch(ready, stream);
   __atomic_store_n(gate, turn, __ATOMIC_SEQ_CST);
-  return cuStreamSynchronize(stream);
+  return code ? code : cuStreamSynchronize(stream);
 }
 
 /* The protocol of `krl_serve`: frames of `kernelrl_judge.protocol.frames`, little-endian. */
@@ -356,9 +366,9 @@ int krl_serve(int fd, int order_kind, int answer_kind, Handle stream, uint32_t *
     Recording *one = recordings + order.graph;
     Answer answer = {{{'K', 'R', 'L', '1'}, (uint8_t)answer_kind, sizeof answer - sizeof header}, 0, {0}};
     if (order.action == QUEUE) {
-      answer.code = krl_queue(one->ready, stream, (uint64_t)(uintptr_t)gate, ++turn);
+      answer.code = krl_queue(one->graph, one->ready, stream, (uint64_t)(uintptr_t)gate, ++turn);
     } else if (order.action == RELEASE) {
-      answer.code = krl_release(stream, gate, turn);
+      answer.code = krl_release(one->graph, one->ready, stream, gate, turn);
       memcpy(answer.stamps, one->stamps, sizeof answer.stamps);
     } else if (order.action == SWITCH) {
       answer.code = krl_switch(one->graph, one->ready, one->own, one->n_own, order.value);

@@ -8,7 +8,7 @@ import math
 import mmap
 import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from kernelrl_judge.protocol.values import DTYPES, TensorLeaf, leaves_of
@@ -22,7 +22,6 @@ __all__ = [
     "poison_device",
     "refilled",
     "take_at_once",
-    "tensors",
 ]
 
 _ALIGNMENT = 256
@@ -202,7 +201,9 @@ class Outputs:
         """
         import torch
 
-        found = [tensor for value in values for tensor in tensors(value)]
+        from kernelrl_judge.protocol.trees import tensors
+
+        found = tensors(values)
         if len(found) != len(places):
             raise TypeError("forward returned a different number of tensors than before")
         try:
@@ -285,19 +286,6 @@ def described(value: Any, place: Callable[[Any], int]) -> Any:
     if value is None or type(value) in (bool, int, float, str):
         return value
     raise TypeError(f"forward returned a value of type {type(value).__name__}, not a tensor")
-
-
-def tensors(value: Any) -> Iterator[Any]:
-    import torch
-
-    if type(value) in (torch.Tensor, torch.nn.Parameter):
-        yield value
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from tensors(item)
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from tensors(item)
 
 
 def take_at_once(tensors: Sequence[TensorLeaf]) -> None:

@@ -19,12 +19,13 @@ import attrs
 
 from kernelrl_judge.protocol.failures import Stage, lacks_memory
 from kernelrl_judge.protocol.frames import Frame, FrameKind
+from kernelrl_judge.protocol.trees import tensors
 from kernelrl_judge.protocol.values import TensorLeaf, decode_tree, leaves_of
 from kernelrl_judge.replay import nodes
 from kernelrl_judge.replay.capture import Captured, NotCaptured, Recorder, storage_range
-from kernelrl_judge.replay.library import DriverError, Library
+from kernelrl_judge.replay.library import Library
 from kernelrl_judge.runner.candidate import Candidate
-from kernelrl_judge.runner.memory import Originals, described, tensors
+from kernelrl_judge.runner.memory import Originals, described
 from kernelrl_judge.runner.state import named_tensors
 
 __all__ = ["CandidateRecorder", "FollowedCall"]
@@ -153,15 +154,11 @@ class CandidateRecorder:
         """Why a recording failed, and the line of the candidate where; 0 where that is not known."""
         text = str(error).partition("\n")[0][:_MAX_REASON]
         reason = next((said for pattern, said in _CAPTURE_ERRORS if pattern.search(text)), "")
-        if isinstance(error, NotCaptured) and not reason:
-            reason = text
         line, trace = 0, error.__traceback__
         while trace is not None:
             if trace.tb_frame.f_code.co_filename == self._path:
                 line = trace.tb_lineno
             trace = trace.tb_next
-        if isinstance(error, DriverError):
-            reason = reason or text
         return (f"{reason} ({text})" if reason and reason != text else reason or text or type(error).__name__), line
 
     def _searched(self, recorder: Recorder, record: Callable[[Callable[..., Any]], Captured]) -> int:

@@ -26,7 +26,6 @@ class Windows:
         self._inputs = candidate.inputs
         self._outputs = candidate.outputs
         self._staged: list[Any] = []
-        self._past: list[Any] = []
         self._collects = False
         self._places: list[list[Any]] = []
         self._events: Any = None
@@ -47,7 +46,6 @@ class Windows:
         self._inputs.refresh()
         order = decode_tree(frame.body)
         self._places = self._outputs.places(order["outputs"])
-        self._past = self._staged if order["announced"] else []
         self._staged = []
         if self._device == "cuda":
             from kernelrl_judge.protocol.device_memory import give_back_spare
@@ -93,9 +91,7 @@ class Windows:
 
     def _timed(self, staged: list[Any]) -> None:
         started = time.perf_counter()
-        # To let go of inputs, or to collect garbage, may run code of the candidate's: on the clock, and not between
-        # windows.
-        self._past = []
+        # To collect garbage may run code of the candidate's: on the clock, and not between windows.
         if self._collects:
             gc.enable()
         result, called_at = self._calls(staged)
