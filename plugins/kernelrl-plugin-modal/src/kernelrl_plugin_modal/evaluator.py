@@ -60,10 +60,10 @@ class ModalEvaluator(Evaluator):
             return
         refuse_pickles()
         self._name = await asyncio.to_thread(app_name, self._config)
-        if self._gpu is None or self._cpu is None:
-            self._gpu, self._cpu = await self._functions()
-        logger.info("app %s: waiting for a container with GPU %s", self._name, self._config.gpu)
         try:
+            if self._gpu is None or self._cpu is None:
+                self._gpu, self._cpu = await self._functions()
+            logger.info("app %s: waiting for a container with GPU %s", self._name, self._config.gpu)
             facts = await self._calls.call(self._gpu, {"do": "describe"})
         except InfrastructureError as error:
             # No sample was generated yet: the user decides whether to wait.
