@@ -112,6 +112,11 @@ class EvaluationService:
         """Number of evaluations that may run concurrently; may change."""
         return self._evaluator.capacity
 
+    @property
+    def gpu_model(self) -> str:
+        """See `Evaluator.gpu_model`."""
+        return self._evaluator.gpu_model()
+
     async def evaluate(self, request: EvaluationRequest) -> Evaluation:
         """The evaluation of a candidate: from the cache, joined with an equal request in progress, or new.
 

@@ -70,6 +70,11 @@ __all__ = ["Evaluator", "EvaluatorConfig"]
 class EvaluatorConfig(ComponentConfig):
     """Options of an evaluator."""
 
+    def settings_here(self, settings: EvaluationSettings) -> EvaluationSettings | None:
+        """Settings of the evaluations on this machine, which then needs the prerequisites of the backend. None: only
+        other machines build and execute candidates."""
+        return settings
+
     def requires_for(self, settings: EvaluationSettings) -> Requires:
         """Prerequisites that depend on the evaluation settings."""
         return Requires()
@@ -122,8 +127,9 @@ class Evaluator(ABC):
         return ""
 
     def gpu_model(self) -> str:
-        """Model of the GPUs that execute candidates, as their driver names it; empty: none, or not known. Times of
-        different models are not comparable. Called after `start`."""
+        """Model of the GPUs that execute candidates, as their driver names it; several are separated by `, `; empty:
+        none, or not known. Times of different models are not comparable: the core refuses several if it measures
+        times. Called after `start`."""
         return ""
 
     def identity(self) -> str:

@@ -11,6 +11,7 @@ import pytest
 
 from kernelrl_core.cli import main as main_module
 from kernelrl_core.errors import InfrastructureError, MissingPrerequisite
+from kernelrl_core.interfaces import requirements
 from kernelrl_plugin_ray.connection import _explained
 
 Call = Callable[..., tuple[int, str, str]]
@@ -50,6 +51,19 @@ def test_a_recipe_is_validated_and_planned_without_its_cluster(call: Call) -> No
     address = "evaluator.address=no-such-host:6379"
     assert call("validate", "smoke", "evaluator.use=ray", address)[0] == 0
     assert call("run", "smoke", "evaluator.use=ray", address, "--dry-run")[0] == 0
+
+
+def test_a_recipe_for_a_gpu_needs_none_here_if_a_cluster_is_elsewhere(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(requirements, "gpu_vendors", lambda: frozenset())
+    Path("mine.yaml").write_text(
+        "extends: smoke\nbackend: {use: cuda, mode: gpu}\npolicy: {warm_start: null}\n", encoding="utf-8"
+    )
+    here = call("run", "mine.yaml", "evaluator.use=ray", "--dry-run")
+    elsewhere = call("run", "mine.yaml", "evaluator.use=ray", "evaluator.address=gpu-box:6379", "--dry-run")
+    found = [(code, "missing: an NVIDIA GPU" in out + err) for code, out, err in (here, elsewhere)]
+    assert found == [(0, True), (0, False)], here
 
 
 def test_a_wrong_address_is_an_invalid_recipe(call: Call) -> None:

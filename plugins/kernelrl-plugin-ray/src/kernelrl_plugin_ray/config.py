@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 import attrs
 
 from kernelrl_core.api.config import NonNegativeInt, PositiveFloat, PositiveInt
-from kernelrl_core.api.evaluators import EvaluatorConfig
+from kernelrl_core.api.evaluators import EvaluationSettings, EvaluatorConfig
 
 __all__ = ["RayConfig"]
 
@@ -38,6 +38,10 @@ class RayConfig(EvaluatorConfig):
     """Names of variables of this process that the workers get, such as `CUDA_HOME`. They get no others."""
     start_timeout_s: PositiveFloat = PositiveFloat(180.0)
     """Limit for the start of the first judge in seconds."""
+
+    def settings_here(self, settings: EvaluationSettings) -> EvaluationSettings | None:
+        """A cluster elsewhere builds and executes candidates; see `EvaluatorConfig.settings_here`."""
+        return settings if self.address is None else None
 
     def problems(self) -> Iterable[str]:
         if self.address is not None and not _ADDRESS.fullmatch(self.address):
