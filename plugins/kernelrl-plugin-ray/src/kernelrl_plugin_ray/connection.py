@@ -131,6 +131,8 @@ def _explained(address: str | None, error: Exception, version: str) -> MissingPr
             fix="export RAY_AUTH_TOKEN=…, the token of the cluster (~/.ray/auth_token on its head node)",
         )
     if address is not None:
-        fix = "ray status on the head node; evaluator.address=null for a cluster on this machine"
+        fix = (
+            "ray status on the head node; if the cluster has a token, export RAY_AUTH_TOKEN=… (~/.ray/auth_token there)"
+        )
         return MissingPrerequisite(f"{place} does not accept this client: {text[:300]}", fix=fix)
     return InfrastructureError(f"{place} does not start: {text[:300]}", fix="ray stop, then repeat this; ls /tmp/ray")
