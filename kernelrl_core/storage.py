@@ -5,10 +5,12 @@ All functions raise OSError; `disk_error` converts it to an error for the user.
 
 from __future__ import annotations
 
+import base64
 import fcntl
 import os
 import secrets
 import shutil
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 
@@ -21,9 +23,11 @@ __all__ = [
     "cache_directory",
     "disk_error",
     "is_locked",
+    "pack_files",
     "remove_directory",
     "replace_directory",
     "sync_to_disk",
+    "unpack_files",
     "write_atomically",
 ]
 
@@ -108,6 +112,26 @@ def remove_directory(path: Path) -> None:
     removed = _beside(path)
     os.rename(path, removed)
     shutil.rmtree(removed, ignore_errors=True)
+
+
+def pack_files(directory: Path, names: Iterable[str]) -> dict[str, str]:
+    """Contents of files below a directory, in base64, by their paths relative to it."""
+    return {name: base64.b64encode((directory / name).read_bytes()).decode() for name in names}
+
+
+def unpack_files(directory: Path, packed: Mapping[str, str]) -> None:
+    """Write what `pack_files` read, below another directory. Files that exist are kept.
+
+    Raises:
+        ValueError: a path leads out of the directory.
+    """
+    for name, content in packed.items():
+        path = directory / name
+        if Path(name).is_absolute() or ".." in Path(name).parts:
+            raise ValueError(f"{name!r} is not below a directory")
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, base64.b64decode(content), mode=0o700, sync=False)
 
 
 class FileLock:

@@ -21,6 +21,7 @@ from kernelrl_core.storage import (
     remove_directory,
     replace_directory,
     sync_to_disk,
+    unpack_files,
     write_atomically,
 )
 
@@ -211,3 +212,9 @@ def test_a_directory_can_be_synced(tmp_path: Path) -> None:
     sync_to_disk(tmp_path)
     with pytest.raises(FileNotFoundError):
         sync_to_disk(tmp_path / "missing")
+
+
+@pytest.mark.parametrize("name", ["../outside", "/outside", "inside/../../outside"])
+def test_files_are_not_unpacked_outside_their_directory(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ValueError, match="below"):
+        unpack_files(tmp_path / "d", {name: ""})

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from kernelrl_core.interfaces.config import ComponentConfig, MachineFact
+from kernelrl_core.interfaces.gpus import InstalledGpu, nvidia_gpus, visible_gpus
 from kernelrl_core.interfaces.requirements import Requires, gpu_vendors
 from kernelrl_core.sources.yaml import load_yaml
 from kernelrl_core.storage import (
     FileLock,
     cache_directory,
     disk_error,
+    pack_files,
     remove_directory,
     replace_directory,
     sync_to_disk,
+    unpack_files,
     write_atomically,
 )
 from kernelrl_core.types.numbers import Fraction, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
@@ -20,6 +23,7 @@ __all__ = [
     "ComponentConfig",
     "FileLock",
     "Fraction",
+    "InstalledGpu",
     "MachineFact",
     "NonNegativeFloat",
     "NonNegativeInt",
@@ -30,8 +34,12 @@ __all__ = [
     "disk_error",
     "gpu_vendors",
     "load_yaml",
+    "nvidia_gpus",
+    "pack_files",
     "remove_directory",
     "replace_directory",
     "sync_to_disk",
+    "unpack_files",
+    "visible_gpus",
     "write_atomically",
 ]

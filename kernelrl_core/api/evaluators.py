@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kernelrl_core.interfaces.device_lease import DeviceLease, HeldLease, gpu_device_name, lock_directory
 from kernelrl_core.interfaces.evaluators import Evaluator, EvaluatorConfig
+from kernelrl_core.interfaces.remote import read_response, serve_request
 from kernelrl_core.types.audits import TaskAudit, audit_conditions, audit_key
 from kernelrl_core.types.evaluations import (
     BuildStatus,
@@ -47,6 +48,8 @@ __all__ = [
     "from_json",
     "gpu_device_name",
     "lock_directory",
+    "read_response",
+    "serve_request",
     "sha256_text",
     "to_json",
 ]

@@ -109,6 +109,7 @@ def command(
             spec = _with_timing(spec, timing is True)
             require_prerequisites(spec.uses(), spec, known)
             made = made or known.make("evaluators", spec.evaluator)
+            await made.start()
             switch = "--no-timing" if no_timing else "evaluation.timing=false" if timing is False else ""
             why_untimed = f"timing is turned off by {switch}" if switch else ""
             if not (switch or timing):

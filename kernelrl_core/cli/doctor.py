@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from kernelrl_core.interfaces.component import Component
     from kernelrl_core.interfaces.config import ComponentConfig
     from kernelrl_core.plugins.registry import Registry
+    from kernelrl_core.recipe.schema import Recipe
 
 
 @click.command("doctor")
@@ -82,8 +83,31 @@ def _recipe_checks(name: str) -> Iterator[dict[str, Any]]:
         yield _row(what, False, "required by the recipe", fix)
     if not missing:
         yield _row("prerequisites", True, "all prerequisites of the recipe are available")
+        yield _evaluator_check(loaded.recipe, registry())
     for kind, use in recipe_uses(loaded.recipe):
         yield from _facts(f"{registry().plugin_of(kind, use.use).name}:{use.use.rpartition(':')[2]}", use.options)
+
+
+def _evaluator_check(recipe: Recipe, registry: Registry) -> dict[str, Any]:
+    """Whether the evaluator starts, with its GPU model."""
+    import asyncio
+
+    from kernelrl_core.errors import KernelRLError
+
+    async def started() -> str:
+        evaluator = registry.make("evaluators", recipe.evaluator)
+        try:
+            await evaluator.start()
+            return evaluator.gpu_model()
+        finally:
+            await evaluator.aclose()
+
+    check = f"evaluator {recipe.evaluator.use}"
+    try:
+        model = asyncio.run(started())
+    except KernelRLError as error:
+        return _row(check, False, error.message, error.fix)
+    return _row(check, True, f"starts; {model or 'no GPU'}")
 
 
 def _machine_checks() -> Iterator[dict[str, Any]]:

@@ -17,7 +17,7 @@ import attrs
 
 from kernelrl_core.environment.evaluation_service import EvaluationService
 from kernelrl_core.environment.scoring import conclude, forbidden
-from kernelrl_core.errors import InfrastructureError
+from kernelrl_core.errors import InfrastructureError, UsageError
 from kernelrl_core.interfaces.backends import Backend
 from kernelrl_core.interfaces.checkers import Checker
 from kernelrl_core.interfaces.evaluators import Evaluator
@@ -119,8 +119,24 @@ class CandidateEvaluator:
 
     @property
     def capacity(self) -> int:
-        """Number of evaluations that run concurrently."""
+        """Number of evaluations that may run concurrently; may change."""
         return self._service.capacity
+
+    async def start(self) -> None:
+        """Start the evaluator.
+
+        Raises:
+            UsageError, MissingPrerequisite: it cannot work with its options, or lacks the backend. The first also if it
+                has several GPU models and times are measured.
+        """
+        await self._service.start(self.spec.backend.use)
+        models = self._service.gpu_model
+        if self.spec.settings.timing and ", " in models:
+            raise UsageError(
+                f"evaluator {self.spec.evaluator.use} has GPUs of several models ({models}), whose times cannot be "
+                "compared",
+                fix="use one GPU model for times, by the options of the evaluator, or set evaluation.timing=false",
+            )
 
     async def evaluate(
         self,

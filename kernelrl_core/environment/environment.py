@@ -84,6 +84,10 @@ class Environment:
             retrieval=make_retrieval(recipe, registry, tasks, evaluator.forbids),
         )
 
+    async def start(self) -> None:
+        """Start the evaluator; see `CandidateEvaluator.start`."""
+        await self.evaluator.start()
+
     async def evaluate_reply(
         self,
         id: SampleId,  # noqa: A002

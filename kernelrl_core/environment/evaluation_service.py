@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 import json
 import logging
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -44,6 +45,36 @@ class _Flight:
     waiters: int = 0
 
 
+class _Slots:
+    """Admits as many evaluations as the evaluator has capacity, in the order of their requests."""
+
+    def __init__(self, evaluator: Evaluator) -> None:
+        self._evaluator, self._taken = evaluator, 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    async def __aenter__(self) -> None:
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiter)
+        self._admit()
+        try:
+            await waiter
+        except asyncio.CancelledError:
+            if not waiter.cancelled():
+                await self.__aexit__()
+            raise
+
+    async def __aexit__(self, *_: object) -> None:
+        self._taken -= 1
+        self._admit()
+
+    def _admit(self) -> None:
+        while self._waiting and self._taken < self._evaluator.capacity:
+            waiter = self._waiting.popleft()
+            if not waiter.done():
+                self._taken += 1
+                waiter.set_result(None)
+
+
 class EvaluationService:
     """An evaluator with a concurrency limit, joining of equal requests, retries and a cache.
 
@@ -71,15 +102,20 @@ class EvaluationService:
         self._starting, self._started = asyncio.Lock(), False
         self._attempts = attempts
         self._backoff_s = backoff_s
-        self._slots = asyncio.Semaphore(evaluator.capacity)
+        self._slots = _Slots(evaluator)
         self._flights: dict[str, _Flight] = {}
         self._cache = EvaluationCache(cache_dir, cache_entries) if cache_dir is not None else None
         self._disk = ThreadPoolExecutor(1, thread_name_prefix="verdict-cache")
 
     @property
     def capacity(self) -> int:
-        """Number of evaluations that run concurrently."""
+        """Number of evaluations that may run concurrently; may change."""
         return self._evaluator.capacity
+
+    @property
+    def gpu_model(self) -> str:
+        """See `Evaluator.gpu_model`."""
+        return self._evaluator.gpu_model()
 
     async def evaluate(self, request: EvaluationRequest) -> Evaluation:
         """The evaluation of a candidate: from the cache, joined with an equal request in progress, or new.
@@ -92,7 +128,7 @@ class EvaluationService:
             PluginError: the evaluator raised an undeclared exception.
             UsageError, MissingPrerequisite: the evaluator cannot work with its configuration.
         """
-        await self._start()
+        await self.start()
         key = request_key(request, self._identity)
         flight = self._flights.get(key)
         joined = flight is not None
@@ -111,13 +147,23 @@ class EvaluationService:
                 self._land(key, flight)
                 flight.task.cancel()
 
-    async def _start(self) -> None:
+    async def start(self, backend: str = "") -> None:
+        """Start the evaluator, once.
+
+        Args:
+            backend: that of the requests to come.
+
+        Raises:
+            UsageError, MissingPrerequisite: the evaluator cannot work with its options.
+        """
         async with self._starting:
             if not self._started:
                 await self._evaluator.start()
                 if found := self._evaluator.identity():
                     self._identity = f"{self._identity} {found}"
                 self._started = True
+                if backend:
+                    await self._evaluator.expect(backend)
 
     async def aclose(self) -> None:
         """Cancel evaluations in progress and close the evaluator."""

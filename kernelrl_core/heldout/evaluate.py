@@ -126,6 +126,7 @@ async def _existing_groups(
             job.recipe, registry=job.registry, secret=secret, cache_dir=cache_directory()
         )
         try:
+            await environment.start()
             console.handle(PhaseStarted(f"evaluating {job.label}", len(existing.kernels)))
             return await evaluate_existing(existing, environment, recorder, finished)
         finally:

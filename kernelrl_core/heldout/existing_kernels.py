@@ -242,17 +242,25 @@ async def evaluate_existing(
     turns = {kernel.id: finished[kernel.id] for kernel in existing.kernels if kernel.id in finished}
     waiting = iter([kernel for kernel in existing.kernels if kernel.id not in turns])
 
+    n_workers = 0
+
     async def work() -> None:
         for kernel in waiting:
+            grow()
             turn = await _evaluated(kernel, existing.tasks[kernel.id.task_index], environment)
             await recorder.record("eval", turn)
             turns[kernel.id] = turn
 
-    # Twice the capacity, so that the next candidates are checked while the evaluator works. More at once would leave
-    # more evaluations unrecorded when the process is killed.
-    async with asyncio.TaskGroup() as workers:
-        for _ in range(2 * environment.evaluator.capacity):
+    def grow() -> None:
+        # Twice the capacity, so that the next candidates are checked while the evaluator works. More at once would
+        # leave more evaluations unrecorded when the process is killed.
+        nonlocal n_workers
+        while n_workers < 2 * environment.evaluator.capacity:
+            n_workers += 1
             workers.create_task(work())
+
+    async with asyncio.TaskGroup() as workers:
+        grow()
     episodes: dict[int, dict[int, list[Turn]]] = defaultdict(lambda: defaultdict(list))
     for where in sorted(turns):
         episodes[where.task_index][where.attempt].append(turns[where])

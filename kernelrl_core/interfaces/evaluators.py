@@ -70,6 +70,11 @@ __all__ = ["Evaluator", "EvaluatorConfig"]
 class EvaluatorConfig(ComponentConfig):
     """Options of an evaluator."""
 
+    def settings_here(self, settings: EvaluationSettings) -> EvaluationSettings | None:
+        """Settings of the evaluations on this machine, which then needs the prerequisites of the backend. None: only
+        other machines build and execute candidates."""
+        return settings
+
     def requires_for(self, settings: EvaluationSettings) -> Requires:
         """Prerequisites that depend on the evaluation settings."""
         return Requires()
@@ -85,7 +90,8 @@ class Evaluator(ABC):
     rules: ClassVar[Sequence[Rule]] = ()
     """Rules of the findings that its evaluations can contain, for `kernelrl explain` and the documentation."""
     capacity: int
-    """Maximum number of concurrent requests; at least 1, set by the constructor."""
+    """Maximum number of concurrent requests; at least 1, set by the constructor. It may change later: the core reads it
+    whenever an evaluation begins or ends."""
 
     @abstractmethod
     async def evaluate(self, request: EvaluationRequest) -> Evaluation:
@@ -97,11 +103,20 @@ class Evaluator(ABC):
         """
 
     async def start(self) -> None:
-        """Connect or start processes. Called once, before the first evaluation or audit."""
+        """Connect or start processes, and check versions and GPUs elsewhere. Called before the policy starts and before
+        the first evaluation or audit; may be called again.
+
+        Raises:
+            UsageError, MissingPrerequisite: it cannot work with its options, or lacks a prerequisite.
+        """
 
     async def expect(self, backend: str) -> None:
-        """A request for this backend will follow soon: start what it needs, and do not wait for it. The default does
-        nothing."""
+        """A request for this backend will follow soon: start what it needs, and do not wait for it. May be called
+        before `start`. The default does nothing.
+
+        Raises:
+            MissingPrerequisite: the workers lack the backend, or have another version of it.
+        """
 
     def why_untimed(self, backend: str, options: Mapping[str, Any]) -> str:
         """Why kernels of a backend cannot be timed here; empty: they can, or it is not known.
@@ -111,10 +126,16 @@ class Evaluator(ABC):
         """
         return ""
 
-    def identity(self) -> str:
-        """Everything that an evaluation depends on besides the request and the versions of the plugins, such as the
-        GPU model. Part of the key of the evaluation cache; called after `start`."""
+    def gpu_model(self) -> str:
+        """Model of the GPUs that execute candidates, as their driver names it; several are separated by `, `; empty:
+        none, or not known. Times of different models are not comparable: the core refuses several if it measures
+        times. Called after `start`."""
         return ""
+
+    def identity(self) -> str:
+        """Everything that an evaluation depends on besides the request and the versions of the plugins. Part of the key
+        of the evaluation cache; called after `start`. The default: the GPU model."""
+        return self.gpu_model()
 
     async def audit(self, task: Task, settings: EvaluationSettings, timeout_s: float) -> TaskAudit:
         """Run a task's reference in a separate process and flag shortcuts that would pass its comparison.

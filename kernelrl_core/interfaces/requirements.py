@@ -34,6 +34,8 @@ class Requires:
     """Paths of files or directories that must exist."""
     url: str = ""
     """URL of a server that must accept connections."""
+    absent: tuple[str, ...] = ()
+    """Prerequisites that the options found absent by themselves, such as `a Modal token`."""
     fix: str = ""
     """Command or change that provides the missing item; empty: the default for each item. `BACKEND` in it is
     replaced by the name of the recipe's backend."""
@@ -82,6 +84,8 @@ def _absent(requires: Requires) -> Iterator[tuple[str, str]]:
     for path in requires.files:
         if not Path(path).exists():
             yield f"file {path}", f"create {path}"
+    for what in requires.absent:
+        yield what, f"provide {what}"
     if requires.url and not _answers(requires.url):
         yield f"server at {requires.url}", "start the server, or correct the address"
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import difflib
-import shutil
-import subprocess
 
 import attrs
 
 from kernelrl_core.errors import MissingPrerequisite, UsageError
+from kernelrl_core.interfaces.gpus import nvidia_gpus
 
 __all__ = ["GPUS", "Gpu", "HardwareBlock", "detect_gpu", "find_gpu", "hardware_block"]
 
@@ -126,15 +125,8 @@ def detect_gpu() -> str:
     Raises:
         MissingPrerequisite: there is no NVIDIA GPU or no driver.
     """
-    program = shutil.which("nvidia-smi")
-    if program is not None:
-        command = [program, "--query-gpu=name", "--format=csv,noheader"]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
-        except (OSError, subprocess.TimeoutExpired):
-            done = None
-        if done is not None and done.returncode == 0 and done.stdout.strip():
-            return done.stdout.strip().splitlines()[0].strip()
+    for gpu in nvidia_gpus():
+        return gpu.model
     raise MissingPrerequisite(
         "prompt.hardware.gpu: auto: no NVIDIA GPU was found on this machine",
         fix="set the name of the GPU, for example prompt.hardware.gpu=H100",

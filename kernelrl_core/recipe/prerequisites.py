@@ -37,7 +37,10 @@ def recipe_uses(recipe: Recipe, *, policy: bool = True) -> Iterator[tuple[str, U
 def missing_prerequisites(uses: Iterable[tuple[str, Use]], spec: EvaluationSpec, registry: Registry) -> dict[str, str]:
     """Missing prerequisite -> fix, for the given components and for evaluating by `spec`."""
     found: dict[str, str] = {}
+    here = spec.evaluator.options.settings_here(spec.settings)
     for kind, use in uses:
+        if kind == "backends" and here is None:
+            continue
         declared = registry.missing(registry.find(kind, use.use), use.options)
         for missing in declared:
             found.setdefault(missing.what, missing.fix)
@@ -48,8 +51,11 @@ def missing_prerequisites(uses: Iterable[tuple[str, Use]], spec: EvaluationSpec,
                 found.setdefault(error.message, error.fix)
             except KernelRLError:
                 pass  # no prerequisite; reported when the tasks are listed
-    for options in (spec.evaluator.options, spec.backend.options):
-        for missing in missing_requirements(options.requires_for(spec.settings)):
+    needs = [spec.evaluator.options.requires_for(spec.settings)]
+    if here is not None:
+        needs.append(spec.backend.options.requires_for(here))
+    for requires in needs:
+        for missing in missing_requirements(requires):
             found.setdefault(missing.what, missing.fix)
     backend = spec.backend.use.rpartition(":")[2]
     return {what: fix.replace("BACKEND", backend) for what, fix in found.items()}
@@ -61,6 +67,8 @@ def pending_preparations(recipe: Recipe) -> list[str]:
     Raises:
         KernelRLError: the backend failed.
     """
+    if recipe.evaluator.options.settings_here(recipe.evaluation) is None:
+        return []
     with plugin_boundary(f"backend {recipe.backend.use!r}", "found_here"):
         facts = list(recipe.backend.options.found_here())
     return [f"{fact.label}: {fact.detail}" for fact in facts if fact.state == "pending"]

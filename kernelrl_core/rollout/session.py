@@ -62,7 +62,7 @@ async def open_session(
     origin: tuple[Mapping[str, Any], Path] | None = None,
     checkpoint: tuple[Path, Mapping[str, Any]] | None = None,
 ) -> AsyncIterator[Session]:
-    """Create the environment and start the policy; close both at the end.
+    """Start the evaluator, then the policy; close both at the end.
 
     Args:
         secret: key of the hidden input seeds.
@@ -73,7 +73,7 @@ async def open_session(
 
     Raises:
         UsageError, MissingPrerequisite: a component of the recipe cannot be used.
-        KernelRLError: the policy does not start.
+        KernelRLError: the evaluator or the policy does not start.
     """
     cache = cache_directory()
     policy: Policy = registry.make("policies", recipe.policy)
@@ -81,6 +81,8 @@ async def open_session(
     session = Session(recipe, environment, policy)
     try:
         _require_warm_start(recipe, policy)
+        # First: an evaluator that cannot work must not cost the start of a policy, let alone a sample.
+        await environment.start()
         demonstrations = Demonstrations(environment)
         context = PolicyContext(
             seed=derived_seed(recipe.seed, "policy"),

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from kernelrl_core.interfaces.gpus import nvidia_gpus
 from kernelrl_core.plugins.boundary import plugin_boundary
 from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.recipe.evaluation_spec import spec_of
@@ -70,8 +71,7 @@ def retriever_identity(recipe: Recipe, registry: Registry) -> dict[str, Any]:
 
 
 def _gpus() -> list[str]:
-    query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
-    return _lines(query) if shutil.which(query[0]) else []
+    return [f"{gpu.model}, {gpu.driver}" for gpu in nvidia_gpus()]
 
 
 def git_facts(directory: Path) -> dict[str, Any] | None:

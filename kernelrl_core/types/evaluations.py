@@ -8,9 +8,12 @@ from typing import Any, Literal
 
 import attrs
 
+from kernelrl_core.errors import InfrastructureError
+from kernelrl_core.types.hashes import sha256_text
 from kernelrl_core.types.outcomes import Finding, Outcome
 from kernelrl_core.types.replies import SourceFacts
 from kernelrl_core.types.tasks import Task
+from kernelrl_core.version import API_VERSION
 
 __all__ = [
     "BuildStatus",
@@ -146,6 +149,19 @@ class EvaluationRequest:
     """True if the backend could parse the whole source."""
     suspect_rules: tuple[str, ...] = ()
     """Rules that checkers found broken in the source. They enable probes that are too expensive for all candidates."""
+
+    def require_intact(self) -> None:
+        """Check a request that another process sent.
+
+        Raises:
+            InfrastructureError: its sender has another API version, or a source does not match its hash.
+        """
+        if self.api_version != API_VERSION:
+            raise InfrastructureError(
+                f"the request has API version {self.api_version}, this evaluator has {API_VERSION}"
+            )
+        if sha256_text(self.source) != self.source_sha256 or sha256_text(self.task_source) != self.task_sha256:
+            raise InfrastructureError("a source of the request does not match its hash")
 
 
 class BuildStatus(StrEnum):

@@ -137,6 +137,35 @@ def test_infrastructure_error_is_retried_and_then_raised(failures: int, runs: in
     asyncio.run(scene())
 
 
+def test_waiting_evaluations_begin_when_the_capacity_grows() -> None:
+    async def scene() -> None:
+        fake = Fake(capacity=1, seconds=0.01)
+        made = service(fake)
+        waiting = [asyncio.create_task(made.evaluate(request(str(n)))) for n in range(9)]
+        await asyncio.sleep(0.005)
+        assert fake.running == 1
+        fake.capacity = 4
+        await asyncio.gather(*waiting)
+        assert fake.most == 4
+        await made.aclose()
+
+    asyncio.run(scene())
+
+
+def test_a_cancelled_wait_leaves_its_place_to_the_next() -> None:
+    async def scene() -> None:
+        fake = Fake(capacity=1, seconds=0.01)
+        made = service(fake)
+        first, second, third = (asyncio.create_task(made.evaluate(request(str(n)))) for n in range(3))
+        await asyncio.sleep(0.005)
+        second.cancel()
+        await asyncio.gather(first, third)
+        assert fake.started == 2
+        await made.aclose()
+
+    asyncio.run(scene())
+
+
 def test_usage_error_is_not_retried() -> None:
     async def scene() -> None:
         fake = Fake(seconds=0.0)

@@ -104,13 +104,45 @@ def test_a_dry_run_has_no_prerequisites_and_lists_those_of_the_run(
     assert ("kernel_rag_index; fix: kernelrl index build --corpora" in missing) == name.endswith("raicl")
 
 
+@pytest.mark.parametrize("name", ["single_turn_modal", "kevin_modal"])
+def test_a_recipe_with_modal_needs_a_token_and_neither_gpu_nor_compiler(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in ("MODAL_TOKEN_ID", "KERNELBENCH_ROOT"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("MODAL_CONFIG_PATH", str(tmp_path / "none.toml"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    missing = "\n".join(plan(name, load(name), registry())["missing"])
+    assert "a Modal token; fix: modal token new" in missing
+    assert "GPU" not in missing
+    assert "nvcc" not in missing
+
+
+@pytest.mark.parametrize(("name", "timeout_s"), [("single_turn_modal", 60.0), ("kevin_modal", 300.0)])
+def test_gpu_and_limits_are_those_of_the_published_client(name: str, timeout_s: float) -> None:
+    recipe = load(name)
+    options = recipe.evaluator.options
+    assert (recipe.evaluator.use, options.gpu) == ("modal", "A100-40GB")
+    assert (options.max_containers, options.min_containers) == (32, 0)
+    assert recipe.evaluation.timeout_s == timeout_s
+
+
+@pytest.mark.parametrize("path", sorted(RECIPES.glob("*.yaml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("evaluator", ["local", "modal", "ray"])
+def test_every_recipe_is_valid_with_every_evaluator(path: Path, evaluator: str) -> None:
+    if not any(component.name == evaluator for component in registry().components("evaluators")):
+        pytest.skip(f"evaluator {evaluator} is not installed")
+    assert load_recipe(str(path), [f"evaluator.use={evaluator}"], registry=registry()).recipe.evaluator.use == evaluator
+
+
 def in_millions(tokens: int) -> str:
     """In the form of the recipe headers: two digits, rounded up."""
     text = f"{Decimal(tokens).scaleb(-6).normalize(Context(prec=2, rounding=ROUND_UP)):f}"
     return f"{int(text):,}" if "." not in text else text
 
 
-@pytest.mark.parametrize("name", [*NAMES, "kevin_tinker", "raicl"])
+@pytest.mark.parametrize("name", [*NAMES, "kevin_tinker", "kevin_modal", "single_turn_modal", "raicl"])
 def test_the_amounts_in_a_header_are_those_of_a_dry_run_without_tasks(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

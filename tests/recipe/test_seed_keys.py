@@ -104,10 +104,20 @@ DATASET_BUILDER = {
     "evaluator_backend": "evaluator.use",
     "local_timeout": "evaluation.timeout_s",
     "modal_timeout": "evaluation.timeout_s",
+    "modal_gpu_type": "evaluator:modal.gpu",
     "prompt_option: raicl": "retriever.use",
     "rag_index_path": "retriever:faiss.index",
     "raicl_k": "retriever.k",
     "cheating_penalty": "verdicts.hack_reward",
+}
+
+MODAL_CLIENT = {
+    "enabled": "evaluator.use",
+    "gpu_type": "evaluator:modal.gpu",
+    "timeout": "evaluation.timeout_s",
+    "deployment_mode": "evaluator:modal.mode",
+    "max_containers": "evaluator:modal.max_containers",
+    "min_containers": "evaluator:modal.min_containers",
 }
 
 REFUSED = {
@@ -126,18 +136,17 @@ REFUSED = {
     "reward_clip_min": "components have their own bounds; a clipped sum could score wrong and correct kernels equally",
     "reward_clip_max": "speedup has its own cap; a clipped sum could score wrong and correct kernels equally",
     "reward_preset": "stages are recipes: stage1, stage2, stage3",
-    "modal_gpu_type": "an option of the evaluator plugin modal",
-    "modal.enabled": "evaluator: {use: modal}",
-    "modal.max_batch_size": "an option of the evaluator plugin modal",
+    "modal.max_batch_size": "a candidate is a call of its own; the limit is max_containers of the evaluator modal",
+    "modal.batch_single": "there are no batches: a candidate is a call of its own",
+    "modal.batch_window_s": "there are no batches: a candidate is sent at once",
+    "modal.retries": "the core retries, and only after infrastructure errors",
     "modal.return_exceptions": "a failure of a machine is an infra_error, which is counted and never scored",
-    "modal.batch_single": "an option of the evaluator plugin modal",
-    "modal.batch_window_s": "an option of the evaluator plugin modal",
     "modal.modal_token_env": "was never used; keys come from the environment only",
-    "modal.deployment_mode": "an option of the evaluator plugin modal",
     "gpu_arch": "the option arch of the backend plugin hip",
 }
 
 PLACES = {**TRAINING, **{f"dataset_builder.{key}": place for key, place in DATASET_BUILDER.items()}}
+PLACES |= {f"modal.{key}": place for key, place in MODAL_CLIENT.items()}
 
 
 def keys_of(hint: Any) -> dict[str, Any]:

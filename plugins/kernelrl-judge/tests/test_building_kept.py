@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import types
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kernelrl_core.storage import pack_files, unpack_files
 from kernelrl_judge.build import store
 from kernelrl_judge.build.store import InlineRequest
 from kernelrl_judge.build.toolchain import ToolchainMissing
@@ -71,3 +73,23 @@ def test_without_a_compiler_nothing_is_answered_here(tmp_path: Path, monkeypatch
 
     monkeypatch.setattr(store, "known_toolchain", missing)
     assert store.kept_answer(order_in(tmp_path)) is None
+
+
+def test_the_files_of_a_build_are_the_build_on_another_machine(tmp_path: Path) -> None:
+    there, here = tmp_path / "there", tmp_path / "here"
+    built, binder = tmp_path / "built.so", there / "toolchains" / "binder.so"
+    built.write_bytes(b"extension")
+    binder.parent.mkdir(parents=True)
+    binder.write_bytes(b"binder")
+    kept = store.BuildStore(there)
+    key = "ab12"
+    kept.write(key, {"kind": "bound", "binder": "toolchains/binder.so"}, built)
+    unpack_files(here, pack_files(there, kept.files(key)))
+    shutil.rmtree(there)
+    found = store.BuildStore(here).read(key)
+    assert found is not None
+    assert (Path(found["path"]).read_bytes(), Path(found["binder"]).read_bytes()) == (b"extension", b"binder")
+
+
+def test_a_build_that_is_gone_has_no_files(tmp_path: Path) -> None:
+    assert store.BuildStore(tmp_path).files("ab12") == []

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from kernelrl_judge.client.pool import JudgePool
+from kernelrl_judge.build.service import BuildService, target_archs
+from kernelrl_judge.client import builds
 
 EXTENSION = "from torch.utils.cpp_extension import load_inline\nx = load_inline(name='x', cpp_sources=read('x.cpp'))\n"
 CPP = {"language": "cpp", "device_only": False}
@@ -17,13 +20,15 @@ FIRST = "the first build precompiles PyTorch's headers, once: 1 to 3 minutes"
 
 def reported(caplog: pytest.LogCaptureFixture, source: str = EXTENSION, spec=CPP) -> list[str]:
     """Messages during two evaluations."""
-    request = SimpleNamespace(source=source, settings=None)
+    request = SimpleNamespace(source=source, settings=None, backend="", backend_options={})
+    runner = SimpleNamespace(mode=lambda options, has_gpu: "", toolchain=lambda options, mode: spec)
 
     async def work() -> None:
-        pool = JudgePool(workers=1)
-        await asyncio.gather(pool._compile(request, spec), pool._compile(request, spec))
+        compiling = builds.Builds(1)
+        await asyncio.gather(compiling.compile(request, False), compiling.compile(request, False))
 
-    with caplog.at_level(logging.WARNING):
+    with caplog.at_level(logging.WARNING), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(builds, "runner_half", lambda backend: ("", runner))
         asyncio.run(work())
     return [record.getMessage() for record in caplog.records]
 
@@ -50,3 +55,32 @@ def test_an_evaluation_that_precompiles_nothing_says_nothing(
 def test_headers_that_are_there_need_no_word(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setattr("kernelrl_judge.build.survey.precompiled_headers", lambda language: ["types"])
     assert reported(caplog) == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ({"language": "cuda", "arch": []}, ["8.9"]),
+        ({"language": "cuda", "arch": ["9.0a"]}, ["9.0a"]),
+        ({"language": "cpp", "arch": []}, []),
+    ],
+    ids=["of the GPU", "of the recipe", "none"],
+)
+def test_a_build_for_another_machine_names_the_architecture_of_its_gpu(
+    monkeypatch: pytest.MonkeyPatch, spec: dict[str, Any], expected: list[str]
+) -> None:
+    source = "from torch.utils.cpp_extension import load_inline\nload_inline(name='x', cpp_sources='', functions=['f'])"
+    request = SimpleNamespace(source=source, settings=None, backend="", backend_options={})
+    runner = SimpleNamespace(
+        mode=lambda options, has_gpu: "", toolchain=lambda options, mode: {"device_only": True, **spec}
+    )
+    monkeypatch.setattr(builds, "runner_half", lambda backend: ("", runner))
+    asked: list[list[str]] = []
+
+    async def prebuild(self: object, call: object, spec: Mapping[str, Any], settings: object) -> str:
+        asked.append(target_archs(spec))
+        return "key"
+
+    monkeypatch.setattr(BuildService, "prebuild", prebuild)
+    assert asyncio.run(builds.Builds(1).compile(request, True, "8.9")) == ["key"]
+    assert asked == [expected]

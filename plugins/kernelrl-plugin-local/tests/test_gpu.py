@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 from kernelrl_core.errors import MissingPrerequisite
+from kernelrl_core.interfaces.gpus import visible_gpus
 from kernelrl_core.interfaces.requirements import gpu_vendors
 from kernelrl_core.storage import cache_directory
 from kernelrl_core.types import Evaluation, EvaluationRequest, EvaluationSettings, Outcome, sha256_text
 from kernelrl_core.version import API_VERSION
-from kernelrl_judge.client.lanes import visible_gpus
 from kernelrl_plugin_local.config import LocalConfig
 from kernelrl_plugin_local.evaluator import LocalEvaluator
 

@@ -14,7 +14,7 @@ import pytest
 
 from kernelrl_core.errors import InfrastructureError
 from kernelrl_core.types import Outcome
-from kernelrl_judge.client import lanes, worker
+from kernelrl_judge.client import worker
 from kernelrl_judge.client.worker import JudgeDied, JudgeWorker
 from kernelrl_plugin_local.config import LocalConfig
 from kernelrl_plugin_local.evaluator import LocalEvaluator
@@ -55,14 +55,6 @@ def test_a_zygote_that_does_not_start_is_no_death_under_a_candidate() -> None:
     done = subprocess.run([sys.executable, "-c", NO_ZYGOTE], capture_output=True, text=True, timeout=60, check=True)
     assert "ZygoteNotStarted" in done.stdout
     assert "No module named 'kernelrl_nothing'" in done.stdout
-
-
-def test_variables_make_no_gpu_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
-    monkeypatch.setattr(lanes, "gpu_vendors", lambda: frozenset())
-    assert lanes.visible_gpus() == []
-    monkeypatch.setattr(lanes, "gpu_vendors", lambda: frozenset({"nvidia"}))
-    assert lanes.visible_gpus() == ["0", "1"]
 
 
 def test_what_cannot_be_timed_has_a_reason(bench: Any) -> None:

@@ -39,7 +39,7 @@ from kernelrl_core.api.policies import Prompt, Reply
 from kernelrl_core.api.tasks import annotate, append_audit, quarantine_reasons, read_audits
 from kernelrl_lab.suite import SuiteKernel
 
-__all__ = ["Report", "Result", "run"]
+__all__ = ["Report", "Result", "evaluate_kernel", "lab_spec", "run", "timed_where_possible"]
 
 _SETTINGS = ("evaluation.timeout_s=30", "evaluation.timing_trials=10")
 _AUDIT_S = 60.0
@@ -181,29 +181,30 @@ async def _run(
             if device not in kernel.devices
         )
         group = [kernel for kernel in group if device in kernel.devices]
+        spec = lab_spec(backend, device, evaluator, overrides, registry)
+        made = registry.make("evaluators", spec.evaluator)
         try:
-            spec = _spec(backend, device, evaluator, overrides, registry)
-            judge = CandidateEvaluator.from_spec(
-                spec, registry=registry, secret=secrets.token_bytes(32), cache_dir=None
-            )
-        except MissingPrerequisite as error:
-            end(_skipped(kernel, _reason(error)) for kernel in group)
-            continue
-        try:
-            tasks, unusable = await _audited([kernel.task for kernel in group], spec, registry)
+            try:
+                await made.start()
+                judge = timed_where_possible(spec, overrides, made, registry, secrets.token_bytes(32))
+            except MissingPrerequisite as error:
+                end(_skipped(kernel, _reason(error)) for kernel in group)
+                continue
+            tasks, unusable = await _audited([kernel.task for kernel in group], judge.spec, made)
             keys = {kernel.id: kernel.task.sha256 for kernel in group}
             end(_broken(kernel, unusable[keys[kernel.id]]) for kernel in group if keys[kernel.id] in unusable)
             evaluations = [
-                _evaluate(judge, kernel, tasks[keys[kernel.id]]) for kernel in group if keys[kernel.id] in tasks
+                evaluate_kernel(judge, kernel, tasks[keys[kernel.id]]) for kernel in group if keys[kernel.id] in tasks
             ]
             for ended in asyncio.as_completed(evaluations):
                 end([await ended])
         finally:
-            await judge.aclose()
+            await made.aclose()
     return Report(tuple(results[kernel.id] for kernel in kernels))
 
 
-def _spec(backend: str, device: str, evaluator: str, overrides: Sequence[str], registry: Registry) -> EvaluationSpec:
+def lab_spec(backend: str, device: str, evaluator: str, overrides: Sequence[str], registry: Registry) -> EvaluationSpec:
+    """How the kernels of a backend are evaluated; arguments as for `run`."""
     mode = {"mode": "interpreter" if device == "cpu" else "gpu"} if backend == "triton" else {}
     plain = {
         "backend": {"use": backend, **mode},
@@ -216,22 +217,30 @@ def _spec(backend: str, device: str, evaluator: str, overrides: Sequence[str], r
     }
     stated = {override.partition("=")[0] for override in overrides}
     chosen = [*(one for one in _SETTINGS if one.partition("=")[0] not in stated), *overrides]
-    spec = read_evaluation_spec(plain, chosen, registry=registry)
-    if "evaluation.timing" in stated:
-        return spec
-    made = registry.make("evaluators", spec.evaluator)
-    is_timed = not made.why_untimed(backend, attrs.asdict(spec.backend.options))
-    return attrs.evolve(spec, settings=attrs.evolve(spec.settings, timing=is_timed))
+    return read_evaluation_spec(plain, chosen, registry=registry)
+
+
+def timed_where_possible(
+    spec: EvaluationSpec, overrides: Sequence[str], evaluator: Evaluator, registry: Registry, secret: bytes
+) -> CandidateEvaluator:
+    """Evaluates by a started evaluator, without a cache; times kernels if it can, unless an override decides.
+
+    Raises:
+        MissingPrerequisite: this machine lacks a prerequisite.
+    """
+    if not any(override.startswith("evaluation.timing=") for override in overrides):
+        is_timed = not evaluator.why_untimed(spec.backend.use, attrs.asdict(spec.backend.options))
+        spec = attrs.evolve(spec, settings=attrs.evolve(spec.settings, timing=is_timed))
+    return CandidateEvaluator.from_spec(spec, registry=registry, secret=secret, cache_dir=None, evaluator=evaluator)
 
 
 async def _audited(
-    found: Sequence[Task], spec: EvaluationSpec, registry: Registry
+    found: Sequence[Task], spec: EvaluationSpec, evaluator: Evaluator
 ) -> tuple[dict[str, Task], dict[str, str]]:
     """By the hash of their sources: the tasks, with the results of their audits if the evaluator audits tasks, and the
     reasons why others cannot be used."""
     tasks = {task.sha256: task for task in found}
     unusable: dict[str, str] = {}
-    evaluator = registry.make("evaluators", spec.evaluator)
     path = cache_directory() / "lab_audits.jsonl"
     kept = read_audits(path) if path.exists() else []
     audits = {audit_key(audit.sha256, audit.conditions): audit for audit in kept if audit.unaudited is None}
@@ -250,16 +259,13 @@ async def _audited(
                 append_audit(path, audits[conditions])
         tasks[key] = annotate(tasks[key], {key: audits[conditions]})
 
-    try:
-        if type(evaluator).audit is not Evaluator.audit:
-            await evaluator.start()
-            await asyncio.gather(*map(audit, [*tasks]))
-    finally:
-        await evaluator.aclose()
+    if type(evaluator).audit is not Evaluator.audit:
+        await asyncio.gather(*map(audit, [*tasks]))
     return tasks, unusable
 
 
-async def _evaluate(judge: CandidateEvaluator, kernel: SuiteKernel, task: Task) -> Result:
+async def evaluate_kernel(judge: CandidateEvaluator, kernel: SuiteKernel, task: Task) -> Result:
+    """Evaluate a kernel of a suite; an error of the evaluator is part of the result."""
     # Tasks with equal sources share an audit; each keeps its own id.
     task = attrs.evolve(task, id=kernel.task.id)
     extraction = extract_file(kernel.source, fences=judge.backend.facts.fences, backend=kernel.backend)

@@ -11,7 +11,7 @@ import attrs
 from kernelrl_core.api import Requires
 from kernelrl_core.api.backends import BackendConfig
 from kernelrl_core.api.config import MachineFact
-from kernelrl_judge.build.survey import nvidia_gpus, requires_compilers, survey
+from kernelrl_judge.build.survey import gpu_facts, requires_compilers, survey
 
 __all__ = ["CudaConfig"]
 
@@ -45,4 +45,4 @@ class CudaConfig(BackendConfig):
         return attrs.evolve(compilers, gpu="nvidia", fix="; ".join(fixes))
 
     def found_here(self) -> Iterable[MachineFact]:
-        return [*survey("cuda"), *nvidia_gpus()]
+        return [*survey("cuda"), *gpu_facts()]

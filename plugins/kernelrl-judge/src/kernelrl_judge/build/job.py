@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import resource
 import shutil
 import signal
@@ -178,7 +179,7 @@ def _build(
     own = resource.getrusage(resource.RUSAGE_SELF)
     result["stages"]["service"] = round(own.ru_utime + own.ru_stime, 3)
     result["cpu_seconds"] = round(result["cpu_seconds"] + result["stages"]["service"], 3)
-    binder = str(prepared.binder()) if built.kind == "bound" else ""
+    binder = os.path.relpath(prepared.binder(), order["directory"]) if built.kind == "bound" else ""
     return {**result, "binder": binder}, Path(built.path)
 
 

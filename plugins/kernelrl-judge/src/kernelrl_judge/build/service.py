@@ -19,13 +19,13 @@ from typing import Any
 
 import attrs
 
+from kernelrl_core.api.config import nvidia_gpus, visible_gpus
 from kernelrl_core.api.evaluators import EvaluationSettings
 from kernelrl_judge.build.calls import InlineCall, find_inline_calls
 from kernelrl_judge.build.imports import library_imports
 from kernelrl_judge.build.kernel_syntax import without_kernel_bodies
 from kernelrl_judge.build.lexing import Unreadable
 from kernelrl_judge.build.store import PATIENCE, BuildStore, kept_answer
-from kernelrl_judge.build.toolchain import said
 from kernelrl_judge.protocol.frames import ProtocolError
 
 __all__ = ["BuildCrashed", "BuildService", "BuildUnavailable", "call_request", "device_arch", "target_archs"]
@@ -114,11 +114,14 @@ class BuildService:
         paths = [path for path in (result["path"], result["binder"]) if path]
         return json.dumps(told).encode(), [os.open(path, os.O_RDONLY | os.O_CLOEXEC) for path in paths]
 
-    async def prebuild(self, call: InlineCall, spec: Mapping[str, Any], settings: EvaluationSettings) -> None:
-        """Have a build ready for the moment in which the candidate asks for it. Failures are found again then."""
+    async def prebuild(self, call: InlineCall, spec: Mapping[str, Any], settings: EvaluationSettings) -> str:
+        """Have a build ready for the moment in which the candidate asks for it; returns its key in the store.
+
+        Failures of this machine are found again then; their key is empty.
+        """
         order = self._order(call_request(call, spec), settings)
-        if await asyncio.to_thread(kept_answer, order) is not None:
-            return
+        if (kept := await asyncio.to_thread(kept_answer, order)) is not None:
+            return str(kept["key"])
         process = await asyncio.create_subprocess_exec(
             *_JOB,
             stdin=asyncio.subprocess.PIPE,
@@ -131,6 +134,8 @@ class BuildService:
             if process.returncode is None:
                 process.kill()
             raise
+        kept = await asyncio.to_thread(kept_answer, order)
+        return "" if kept is None else str(kept["key"])
 
     def _order(self, request: Mapping[str, Any], settings: EvaluationSettings) -> dict[str, Any]:
         limits = {"timeout_s": settings.build_timeout_s, "memory_mib": settings.build_memory_mib}
@@ -199,8 +204,8 @@ def call_request(call: InlineCall, spec: Mapping[str, Any]) -> dict[str, Any]:
 
 @functools.cache
 def device_arch() -> str:
-    """Architecture of the GPU at hand, such as `9.0`, by asking the driver; empty where there is none."""
-    return said(["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"]).split("\n")[0].strip()
+    """Architecture of the first GPU that this process may use, or else has, such as `9.0`; empty without a GPU."""
+    return next((gpu.arch for gpu in (*visible_gpus(), *nvidia_gpus()) if gpu.arch), "")
 
 
 def target_archs(spec: Mapping[str, Any]) -> list[str]:

@@ -30,7 +30,7 @@ PATIENCE = 4
 """Wall time that a build may take, in multiples of its limit. The limit itself is for processor time, which does not
 depend on the other work of a machine."""
 
-_FORMAT = 6
+_FORMAT = 7
 """Goes into every key: raise it when what a build gives changes."""
 
 
@@ -128,6 +128,8 @@ class BuildStore:
             return None
         if found.get("file"):
             found["path"] = str(entry / found["file"])
+        if found.get("binder"):
+            found["binder"] = str(self._directory / found["binder"])
         return found
 
     def write(self, key: str, result: dict[str, Any], file: Path | None) -> dict[str, Any]:
@@ -144,6 +146,13 @@ class BuildStore:
         if random.random() < max(_PRUNING_SHARE, written / (_UNSEEN_SHARE * self._max_bytes)):
             self._prune()
         return self.read(key) or kept
+
+    def files(self, key: str) -> list[str]:
+        """Files of a result below the directory; empty if it is gone. Copied into another machine's store, they are the
+        result there, if its toolchain is equal."""
+        found = self.read(key)
+        paths = [] if found is None else [*self._entry(key).iterdir(), *map(Path, filter(None, [found.get("binder")]))]
+        return [str(path.relative_to(self._directory)) for path in paths]
 
     def drop(self, key: str) -> None:
         """Forget what is kept under `key`."""

@@ -9,11 +9,11 @@ import re
 from pathlib import Path
 
 from kernelrl_core.api import Requires
-from kernelrl_core.api.config import MachineFact, cache_directory
+from kernelrl_core.api.config import MachineFact, cache_directory, nvidia_gpus
 from kernelrl_judge.build.prepare import prepare
 from kernelrl_judge.build.toolchain import Toolchain, ToolchainMissing, known_toolchain, programs, said
 
-__all__ = ["nvidia_gpus", "precompiled_headers", "requires_compilers", "survey"]
+__all__ = ["gpu_facts", "precompiled_headers", "requires_compilers", "survey"]
 
 _VERSION = re.compile(r"release ([\d.]+)|HIP version: ([\d.]+)|(\d+\.\d+\.\d+)")
 _NOT_PREPARED = "not yet prepared; the first build does that, once, in 1 to 3 minutes"
@@ -55,12 +55,10 @@ def _known(language: str) -> Toolchain | None:
         return None
 
 
-def nvidia_gpus() -> list[MachineFact]:
+def gpu_facts() -> list[MachineFact]:
     """Name, driver and compute capability of NVIDIA's GPUs, as the driver says."""
-    command = ["nvidia-smi", "--query-gpu=name,driver_version,compute_cap", "--format=csv,noheader"]
-    parts = [line.split(", ") for line in dict.fromkeys(said(command).splitlines()) if line.count(", ") == 2]
-    gpus = "; ".join(f"{name}, driver {driver}, architecture {arch}" for name, driver, arch in parts)
-    return [MachineFact("GPU", gpus)] if gpus else []
+    gpus = dict.fromkeys(f"{gpu.model}, driver {gpu.driver}, architecture {gpu.arch}" for gpu in nvidia_gpus())
+    return [MachineFact("GPU", "; ".join(gpus))] if gpus else []
 
 
 def _builds() -> Path:

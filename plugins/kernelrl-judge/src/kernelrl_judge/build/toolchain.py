@@ -256,7 +256,7 @@ def _describe(language: str, cxx: str, compiler: str) -> Toolchain:
 def _processor() -> str:
     """Short hash of the instructions that this machine's processor has."""
     try:
-        facts = Path("/proc/cpuinfo").read_text()
+        facts = os.environ.get("KERNELRL_PROCESSOR") or Path("/proc/cpuinfo").read_text()
     except OSError:
         facts = platform.processor()
     found = re.search(r"^(?:flags|Features)\s*:.*$", facts, re.MULTILINE)

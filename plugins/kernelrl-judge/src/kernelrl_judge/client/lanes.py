@@ -7,49 +7,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import subprocess
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
-from kernelrl_core.api.config import gpu_vendors
 from kernelrl_core.api.errors import InfrastructureError, MissingPrerequisite
 from kernelrl_core.api.evaluators import Evaluation, EvaluationRequest
 from kernelrl_judge.client.worker import DeviceFault, DeviceFull, JudgeDied, JudgeWorker
 
-__all__ = ["Lanes", "visible_gpus"]
+__all__ = ["Lanes"]
 
 logger = logging.getLogger(__name__)
 
 _TASKS_TO_QUARANTINE = 3
 _FIRST_PAUSE_S = 60.0
 _LONGEST_PAUSE_S = 900.0
-
-
-def visible_gpus() -> list[str]:
-    """Values of `CUDA_VISIBLE_DEVICES` for the lanes: the GPUs that this process may use.
-
-    Respects `CUDA_VISIBLE_DEVICES`, and `HIP_VISIBLE_DEVICES` on AMD. Loads no driver into this process.
-    """
-    if not gpu_vendors():
-        return []
-    for variable in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"):
-        given = os.environ.get(variable)
-        if given is not None:
-            names = [name.strip() for name in given.split(",") if name.strip()]
-            return names[: names.index("-1")] if "-1" in names else names
-    if os.path.exists("/dev/kfd"):
-        nodes = [name for name in os.listdir("/dev/dri") if name.startswith("renderD")]
-        return [str(index) for index in range(len(nodes))]
-    try:
-        done = subprocess.run(
-            ["nvidia-smi", "--query-gpu=uuid", "--format=csv,noheader"], capture_output=True, text=True, timeout=20
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return []
-    return [line.strip() for line in done.stdout.splitlines() if line.strip()] if done.returncode == 0 else []
 
 
 @attrs.define(eq=False)
@@ -204,7 +177,7 @@ class Lanes:
         while self._waiting and not self._alone:
             waiter, alone = self._waiting[0]
             if not waiter.done():
-                if all(device.quarantine for device in self._devices):
+                if self.quarantine:
                     waiter.set_exception(self._none_left())
                 elif alone and self._n_busy:
                     return
@@ -282,10 +255,15 @@ class Lanes:
         except (InfrastructureError, OSError) as error:
             return " ".join(str(error).split())
 
+    @property
+    def quarantine(self) -> str:
+        """Why every GPU is in quarantine; empty if one is not."""
+        reasons = [f"{device.name}: {device.quarantine}" for device in self._devices if device.quarantine]
+        return "; ".join(reasons) if len(reasons) == len(self._devices) else ""
+
     def _none_left(self) -> InfrastructureError:
-        reasons = "; ".join(f"{device.name}: {device.quarantine}" for device in self._devices)
         return InfrastructureError(
-            f"every GPU is in quarantine ({reasons})",
+            f"every GPU is in quarantine ({self.quarantine})",
             fix="check them with nvidia-smi or rocm-smi, and the driver's messages with dmesg; reset them "
             "(nvidia-smi --gpu-reset) or restart the machine; remove a broken one from CUDA_VISIBLE_DEVICES",
         )
