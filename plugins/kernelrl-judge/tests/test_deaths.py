@@ -26,7 +26,7 @@ def evaluated(machine: Machine, source: str) -> Evaluation:
 
     async def scene() -> Evaluation:
         pool = JudgePool(workers=1)
-        pool._on_cpu = Lanes([None], 1, judge=machine.judge)
+        pool.on_cpu = Lanes([None], 1, judge=machine.judge)
         asked = attrs.evolve(request(source), backend_options={"mode": "interpreter"})
         return await asyncio.wait_for(pool.evaluate(asked), 10)
 

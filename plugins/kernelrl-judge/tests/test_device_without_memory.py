@@ -13,8 +13,9 @@ import torch
 
 from kernelrl_core.types import Evaluation, EvaluationRequest, EvaluationSettings, Outcome
 from kernelrl_judge.judge.session import Bench, DeviceFault, DeviceFull
-from kernelrl_judge.peer.nursery import Zygotes
+from kernelrl_judge.peer.nursery import ZygoteDied, Zygotes
 from kernelrl_judge.peer.replay import NotRecorded
+from kernelrl_judge.probes import messages
 from kernelrl_judge.protocol.device_memory import DeviceMemoryError
 from kernelrl_judge.protocol.failures import lacks_device_memory
 
@@ -86,6 +87,18 @@ def test_a_candidate_that_takes_all_memory_of_an_empty_gpu_is_out_of_memory(judg
 
 def test_a_candidate_that_takes_all_memory_of_the_host_is_out_of_memory(judge: Any) -> None:
     assert judge((WITHOUT, False)) == (WITHOUT, [False])
+
+
+KILLED = Evaluation(Outcome.RUNTIME_ERROR, messages.KILLED)
+
+
+def test_a_killed_runner_is_no_verdict_beside_other_evaluations(judge: Any) -> None:
+    with pytest.raises(ZygoteDied):
+        judge((KILLED, False))
+
+
+def test_a_runner_that_is_killed_again_alone_has_a_runtime_error(judge: Any) -> None:
+    assert judge((KILLED, False), alone=True)[0].outcome is Outcome.RUNTIME_ERROR
 
 
 def test_a_judge_without_memory_on_an_empty_gpu_blames_the_device(judge: Any) -> None:

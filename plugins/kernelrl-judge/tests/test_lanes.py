@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable
 
 import pytest
@@ -50,7 +51,7 @@ def test_alone_means_that_nobody_else_is_judged_and_takes_a_gpu_that_works() -> 
         machine.work["single"] = waiting(single_done := asyncio.Event())
         before = asyncio.create_task(lanes.evaluate(request("x"), ""))
         await soon()
-        single = asyncio.create_task(lanes.evaluate_alone(request("single"), ""))
+        single = asyncio.create_task(lanes.evaluate(request("single"), "", alone=True))
         after = asyncio.create_task(lanes.evaluate(request("after"), ""))
         await soon()
         assert machine.judged["b"] == ["x"]
@@ -70,7 +71,7 @@ def test_a_cancelled_candidate_gives_its_lane_back(alone: bool) -> None:
     async def test(machine: Machine) -> None:
         lanes = Lanes(["a"], 2, judge=machine.judge)
         machine.work["x"] = waiting(asyncio.Event())
-        judge = lanes.evaluate_alone if alone else lanes.evaluate
+        judge = functools.partial(lanes.evaluate, alone=alone)
         for n_steps in range(6):
             cancelled = [asyncio.create_task(judge(request("x"), "")) for _ in range(3)]
             for _ in range(n_steps):
@@ -81,7 +82,7 @@ def test_a_cancelled_candidate_gives_its_lane_back(alone: bool) -> None:
                 isinstance(error, asyncio.CancelledError)
                 for error in await asyncio.gather(*cancelled, return_exceptions=True)
             )
-        await lanes.evaluate_alone(request("y"), "")
+        await lanes.evaluate(request("y"), "", alone=True)
         machine.work["z"] = waiting(done := asyncio.Event())
         tasks = [asyncio.create_task(lanes.evaluate(request("z"), "")) for _ in range(2)]
         await soon()
@@ -121,7 +122,7 @@ def test_a_candidate_waiting_to_be_alone_that_is_cancelled_keeps_nobody_waiting(
         machine.work["x"] = waiting(done := asyncio.Event())
         first = asyncio.create_task(lanes.evaluate(request("x"), ""))
         await soon()
-        single = asyncio.create_task(lanes.evaluate_alone(request("single"), ""))
+        single = asyncio.create_task(lanes.evaluate(request("single"), "", alone=True))
         await soon()
         second = asyncio.create_task(lanes.evaluate(request("second"), ""))
         await soon()
@@ -148,7 +149,7 @@ def test_who_is_slow_on_the_processor_leaves_its_place_as_often_as_there_are_spa
         tasks = [asyncio.create_task(lanes.evaluate(request("slow"), "")) for _ in range(4)]
         await soon()
         assert machine.under_way == {"": 3}
-        single = asyncio.create_task(lanes.evaluate_alone(request("single"), ""))
+        single = asyncio.create_task(lanes.evaluate(request("single"), "", alone=True))
         over.set()
         await asyncio.gather(*tasks, single)
         assert machine.judged[""] == ["slow"] * 4 + ["single"]

@@ -66,6 +66,21 @@ def test_what_allocates_arranges_or_works_on_little_does_not_compute(call: Calla
     assert named(call) == []
 
 
+LARGE = torch.randn(4096)
+MANY = torch.randn(100)
+
+
+def test_a_step_per_output_beside_a_large_input_finishes_what_kernels_computed() -> None:
+    found = listed(lambda: (MANY == 0).logical_not().sum() + MANY.exp().logsumexp(0), [])[1]
+    assert computing(found, (LARGE,), MANY) == []
+
+
+def test_much_work_per_output_beside_a_large_input_computes() -> None:
+    square = MANY.view(10, 10)
+    found = listed(lambda: torch.linalg.matrix_exp(square), [])[1]
+    assert "aten::linalg_matrix_exp" in computing(found, (LARGE,), square)
+
+
 def test_operators_of_parameters_alone_prepare_them() -> None:
     weight = torch.randn(64, 64)
 

@@ -171,7 +171,7 @@ def test_with_every_gpu_in_quarantine_all_who_wait_are_told_which_and_why_and_wh
         machine.may_answer.clear()
         tasks = [asyncio.create_task(lanes.evaluate(request("fault"), "")) for _ in range(2)]
         tasks.append(asyncio.create_task(lanes.evaluate(request("x"), "")))
-        tasks.append(asyncio.create_task(lanes.evaluate_alone(request("x"), "")))
+        tasks.append(asyncio.create_task(lanes.evaluate(request("x"), "", alone=True)))
         await soon()
         machine.may_answer.set()
         errors = await asyncio.gather(*tasks, return_exceptions=True)
@@ -191,10 +191,10 @@ def test_a_death_under_a_candidate_alone_is_the_fault_of_a_gpu_that_is_unwell() 
         lanes = Lanes(["a"], 1, judge=machine.judge)
         machine.work["x"] = raising(JudgeDied("status -9"))
         with pytest.raises(JudgeDied):
-            await lanes.evaluate_alone(request("x"), "")
+            await lanes.evaluate(request("x"), "", alone=True)
         machine.unwell["a"] = "no answer"
         with pytest.raises(DeviceFault, match="no answer"):
-            await lanes.evaluate_alone(request("x"), "")
+            await lanes.evaluate(request("x"), "", alone=True)
         await lanes.aclose()
 
     run(test)
@@ -232,9 +232,9 @@ def test_a_judge_without_a_gpu_is_never_examined() -> None:
     async def test(machine: Machine) -> None:
         lanes = Lanes([None], 2, judge=machine.judge)
         machine.work["x"] = raising(JudgeDied("status -9"))
-        for judge in (lanes.evaluate, lanes.evaluate_alone):
+        for alone in (False, True):
             with pytest.raises(JudgeDied):
-                await judge(request("x"), "")
+                await lanes.evaluate(request("x"), "", alone=alone)
         await soon()
         assert not machine.probes
 

@@ -103,6 +103,12 @@ READ = {
         f"torch::empty_like(a); {LAUNCH} return out; }}); }}\n",
         "cpp_sources=''",
     ),
+    "an operator that TORCH_LIBRARY registers": cuda(
+        KERNEL + "torch::Tensor body(torch::Tensor a) { auto out = torch::empty_like(a); " + LAUNCH + " return out; }\n"
+        'TORCH_LIBRARY(mine, m) { m.def("run(Tensor a) -> Tensor"); }\n'
+        'TORCH_LIBRARY_IMPL(mine, CUDA, m) { m.impl("run", &body); }\n',
+        "cpp_sources=''",
+    ),
 }
 
 

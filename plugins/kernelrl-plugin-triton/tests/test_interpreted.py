@@ -71,6 +71,16 @@ RESULTS = {
         "y = tl.sum(tl.dot(tl.full((16, 16), 1.0 + 0.0001, tl.float32), tl.full((16, 16), 1.0, tl.float32)))",
         [4096.0],
     ),
+    "products of bfloat16": (
+        "a = tl.full((16, 16), 1.0078125, tl.bfloat16); y = tl.max(tl.dot(a, tl.full((16, 16), 1.0, tl.bfloat16)))",
+        [16.125],
+    ),
+    "rounding to bfloat16": (
+        "y = (x + 0.99).to(tl.bfloat16).to(tl.float32)",
+        [0.98828125, 1.9921875, 2.984375, 3.984375],
+    ),
+    "hints of range": ("for i in range(0, 2, flatten=True):;     x += 1.0; y = x", [2, 3, 4, 5, 6, 7, 8, 9]),
+    "a function of constants": ("for i in tl.static_range(triton.cdiv(B, 4)):;     x += 1.0; y = x", [2, 3, 4, 5]),
     "ieee": (
         "a = tl.full((16, 16), 1.0 + 0.125 / 1024, tl.float32); "
         "y = tl.max(tl.dot(a, a * 0.0 + 1.0, input_precision='ieee'))",

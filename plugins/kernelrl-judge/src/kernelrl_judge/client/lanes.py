@@ -98,24 +98,6 @@ class Lanes:
         """Start the judge that will have the first candidate; does not wait until it has started."""
         await self._devices[0].idle[-1].start()
 
-    async def evaluate(self, request: EvaluationRequest, runner: str) -> Evaluation:
-        """Evaluate one candidate as soon as a lane is free.
-
-        Raises:
-            InfrastructureError: the judge died, the device failed, or every GPU is in quarantine.
-            UsageError, MissingPrerequisite: see `JudgeWorker.evaluate`.
-        """
-        return await self._evaluate(request, runner, alone=False)
-
-    async def evaluate_alone(self, request: EvaluationRequest, runner: str) -> Evaluation:
-        """Evaluate one candidate by a fresh judge while all other lanes are empty.
-
-        Raises:
-            JudgeDied: the judge died, and its device passed the probe.
-            InfrastructureError, UsageError, MissingPrerequisite: see `evaluate`.
-        """
-        return await self._evaluate(request, runner, alone=True)
-
     async def aclose(self) -> None:
         examinations = [device.examination for device in self._devices if device.examination is not None]
         for examination in examinations:
@@ -123,7 +105,14 @@ class Lanes:
         await asyncio.gather(*examinations, return_exceptions=True)
         await asyncio.gather(*(worker.aclose() for worker in self._workers))
 
-    async def _evaluate(self, request: EvaluationRequest, runner: str, *, alone: bool) -> Evaluation:
+    async def evaluate(self, request: EvaluationRequest, runner: str, *, alone: bool = False) -> Evaluation:
+        """Evaluate one candidate as soon as a lane is free, or by a fresh judge while all other lanes are empty.
+
+        Raises:
+            JudgeDied: the judge died. If it was alone, its device passed the probe.
+            InfrastructureError: the device failed, or every GPU is in quarantine.
+            UsageError, MissingPrerequisite: see `JudgeWorker.evaluate`.
+        """
         lane = await self._take(alone)
         device = lane.device
         try:

@@ -31,7 +31,6 @@ from kernelrl_judge.runner.backend import UNTIMED
 
 __all__ = ["JudgePool"]
 
-_ENDED_TWICE = "The process that evaluates the kernel ended twice with it, and does not with other kernels."
 _MAX_DEFAULT_GPU_WORKERS = 8
 
 
@@ -91,19 +90,16 @@ class JudgePool(Evaluator):
                 fix="use a machine with a GPU; if it has one, check CUDA_VISIBLE_DEVICES and the driver",
             )
         await self.builds.compile(request, bool(self._gpus))
-        return await self._evaluate(request, target, lanes)
-
-    async def _evaluate(self, request: EvaluationRequest, target: str, lanes: Lanes) -> Evaluation:
-        """Evaluate a candidate whose extensions are built, again where its judge dies."""
         try:
             return await lanes.evaluate(request, target)
         except (JudgeDied, DeviceFull) as first:
             try:
-                return await lanes.evaluate_alone(request, target)
+                return await lanes.evaluate(request, target, alone=True)
             except JudgeDied as second:
                 evidence = f"{first.message}; {second.message}"
                 await self._evaluate_control(request, target, lanes, evidence)
-                return Evaluation(Outcome.RUNTIME_ERROR, _ENDED_TWICE, evidence, final=False)
+                said = "The process that evaluates the kernel ended twice with it, and does not with other kernels."
+                return Evaluation(Outcome.RUNTIME_ERROR, said, evidence, final=False)
 
     async def _evaluate_control(self, request: EvaluationRequest, target: str, lanes: Lanes, evidence: str) -> None:
         """Evaluate the example kernel of a backend as its candidate would have been.
@@ -127,18 +123,16 @@ class JudgePool(Evaluator):
             suspect_rules=(),
         )
         try:
-            found = await lanes.evaluate_alone(control, target)
-        except JudgeDied as error:
-            raise InfrastructureError(
-                f"judges die under any kernel of backend {request.backend}: {evidence}; {error.message}",
-                fix="look above for what the judge printed; kernelrl doctor",
-            ) from error
-        if found.outcome is not Outcome.CORRECT and not found.checked:
-            raise InfrastructureError(
-                f"judges died under a candidate ({evidence}), and the example kernel of backend {request.backend} ends "
-                f"as {found.outcome.value}: {found.message}",
-                fix="kernelrl doctor",
-            )
+            found = await lanes.evaluate(control, target, alone=True)
+            if found.outcome is Outcome.CORRECT or found.checked:
+                return
+            said = f"{found.outcome.value}: {found.message}"
+        except JudgeDied as death:
+            said = death.message
+        raise InfrastructureError(
+            f"judges fail under any kernel of backend {request.backend}: {evidence}; its example kernel: {said}",
+            fix="look above for what the judge printed; kernelrl doctor",
+        )
 
     async def expect(self, backend: str) -> None:
         """Start a judge; see `Evaluator.expect`."""

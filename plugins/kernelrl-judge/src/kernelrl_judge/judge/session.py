@@ -20,7 +20,7 @@ from kernelrl_judge.judge.case import Case
 from kernelrl_judge.peer import device_facts
 from kernelrl_judge.peer.dialogue import patience_s
 from kernelrl_judge.peer.memory import ArenaExchange, Arenas, Exchange
-from kernelrl_judge.peer.nursery import Setting, Zygotes
+from kernelrl_judge.peer.nursery import Setting, ZygoteDied, Zygotes
 from kernelrl_judge.peer.process import Cancelled, Runner
 from kernelrl_judge.peer.replay import NotRecorded
 from kernelrl_judge.probes import messages
@@ -111,6 +111,9 @@ class Bench:
                 evaluation, lacks_device_memory = self._recorded_or_eager(request, setting, turns)
                 if lacks_device_memory:
                     raise DeviceFull("the candidate has too little device memory")
+            if not alone and evaluation.message == messages.KILLED:
+                # The machine kills processes where it lacks memory.
+                raise ZygoteDied(evaluation.message)
             if "device_kernels" in evaluation.profile:
                 return evaluation
             from kernelrl_judge.probes import no_op

@@ -63,6 +63,9 @@ def timeout(limit_s: float) -> str:
     return f"Not finished within {limit_s:g} s."
 
 
+KILLED = "The process was ended by SIGKILL."
+
+
 def ended(how: str) -> tuple[Outcome, str]:
     """Outcome and message for a process that ended by itself."""
     word, _, number = how.partition(" ")

@@ -14,6 +14,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from kernelrl_core.api.evaluators import EvaluationSettings, from_json, to_json
+from kernelrl_judge.protocol.failures import lacks_memory
 from kernelrl_judge.protocol.trees import leaves, mapped, tensors, total_bytes
 from kernelrl_judge.task.comparing import Tolerance, compare_values, tolerance
 from kernelrl_judge.task.input_structure import Broadcasts, structure
@@ -59,7 +60,8 @@ def audit(source: str, task_id: str, settings: EvaluationSettings, device: str) 
         shortcuts = subject.shortcuts()
         flags = shortcuts | subject.faults(source)
     except (TaskError, MemoryError, RuntimeError) as error:
-        if _lacks_memory(error):
+        said = f"{error!r} {error.__cause__!r}"
+        if "MemoryError" in said or lacks_memory(said):
             return {"unaudited": "not enough memory here"}
         if isinstance(error, TaskError):
             return {"flags": {"reference_fails": str(error)}}
@@ -273,12 +275,6 @@ def _digest(inputs: Any) -> bytes:
         else:
             found.update(repr(leaf).encode())
     return found.digest()
-
-
-def _lacks_memory(error: BaseException) -> bool:
-    causes = (error, error.__cause__)
-    kinds = (MemoryError, torch.OutOfMemoryError)
-    return any(isinstance(cause, kinds) or "allocate memory" in str(cause) for cause in causes)
 
 
 def _size(tensor: torch.Tensor) -> float:
