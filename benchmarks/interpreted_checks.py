@@ -4,6 +4,10 @@
 
 The candidates are the correct demonstrations of the starter tasks, each made distinct by a comment, with the default
 number of trials. Memory (proportional share), descriptors and processes are those of the whole process tree.
+
+For comparison the same kernels are called five times each in a fork of a process that has loaded torch and Triton and
+launched a kernel: no judge, no reference, no comparison. Core-seconds are those of the whole machine, which has to be
+idle.
 """
 
 from __future__ import annotations
@@ -11,6 +15,10 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
+import subprocess
+import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -43,6 +51,74 @@ def tree() -> dict[str, float]:
         except psutil.Error:
             continue
     return {"pss_mib": round(memory / 2**20), "descriptors": descriptors, "processes": len(processes)}
+
+
+BARE_FORKS = """
+import json, os, sys
+import torch, triton
+torch.set_num_threads(1)
+
+def run(task, kernel):
+    scope = {"__name__": "candidate"}
+    path = f"{os.getpid()}.py"
+    with open(path, "w") as file:
+        file.write(kernel)
+    given, found = dict(scope), dict(scope)
+    exec(compile(task, "task.py", "exec"), given)
+    import importlib.util
+    spec = importlib.util.spec_from_file_location("candidate", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    model = module.ModelNew(*given["get_init_inputs"]())
+    with torch.no_grad():
+        for _ in range(5):
+            model(*given["get_inputs"]())
+
+pairs = json.load(open(sys.argv[1]))
+run(*pairs[0])
+print("ready", flush=True)
+sys.stdin.readline()
+running = 0
+for pair in pairs:
+    if running == 2:
+        os.wait()
+        running -= 1
+    if os.fork() == 0:
+        run(*pair)
+        os._exit(0)
+    running += 1
+while running:
+    os.wait()
+    running -= 1
+"""
+"""Two forks at a time call kernels in Triton's interpreter, as it is installed."""
+
+
+def busy_s() -> float:
+    """Core-seconds that this machine has computed."""
+    times = psutil.cpu_times()
+    return float(times.user + times.system + times.nice)
+
+
+def measure_bare_forks(count: int) -> dict[str, float]:
+    """Core-seconds of bare forks that call the same kernels five times each."""
+    with tempfile.TemporaryDirectory() as folder:
+        pairs = Path(folder) / "pairs.json"
+        pairs.write_text(json.dumps([(each.task_source, each.source) for each in requests(count)]))
+        environment = {**os.environ, "TRITON_INTERPRET": "1"}
+        command = [sys.executable, "-c", BARE_FORKS, str(pairs)]
+        pipe = subprocess.PIPE
+        with subprocess.Popen(command, cwd=folder, env=environment, stdin=pipe, stdout=pipe, text=True) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdout.readline()
+            before, begin = busy_s(), time.monotonic()
+            process.stdin.write("go\n")
+            process.stdin.close()
+            if process.wait() != 0:
+                raise RuntimeError("a bare fork failed")
+            elapsed, spent = time.monotonic() - begin, busy_s() - before
+    return {"per_second": round(count / elapsed, 1), "core_seconds_each": round(spent / count, 4)}
 
 
 def requests(count: int) -> list[EvaluationRequest]:
@@ -85,7 +161,7 @@ async def measure(count: int) -> dict[str, Any]:
         seconds.append(time.monotonic() - begin)
         outcomes[outcome] = outcomes.get(outcome, 0) + 1
 
-    elapsed = 0.0
+    elapsed, before = 0.0, busy_s()
     for name, part in (("middle", work[: count // 2]), ("end", work[count // 2 :])):
         waiting = iter(part)
 
@@ -97,12 +173,17 @@ async def measure(count: int) -> dict[str, Any]:
         await asyncio.gather(*(worker() for _ in range(evaluator.capacity)))
         elapsed += time.monotonic() - begin
         states[name] = tree()
+    spent = (busy_s() - before) / count
     await evaluator.aclose()
+    bare = measure_bare_forks(count)
     seconds.sort()
     return {
         "count": count,
         "workers": evaluator.capacity,
         "per_second": round(count / elapsed, 1),
+        "core_seconds_each": round(spent, 4),
+        "bare_forks": bare,
+        "ratio_of_core_seconds": round(spent / bare["core_seconds_each"], 2),
         "seconds_p50": round(seconds[len(seconds) // 2], 4),
         "seconds_p95": round(seconds[int(len(seconds) * 0.95)], 4),
         "outcomes": outcomes,
