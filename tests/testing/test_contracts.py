@@ -37,10 +37,10 @@ ATTRIBUTES: Mapping[str, Mapping[str, Any]] = {
     "starter": {"training_splits": ("practice",)},
 }
 ELSEWHERE = (
-    *("local", "openai", "tinker", "torch", "kernelbench", "dataset", "directory"),
-    *("bm25", "faiss", "hybrid", "value", "wandb"),
+    *("local", "modal", "ray", "route", "openai", "tinker", "torch", "kernelbench"),
+    *("dataset", "directory", "bm25", "faiss", "hybrid", "value", "wandb"),
 )
-"""Components that need processes, a server or files: tests of their plugins run the contracts."""
+"""Components that need processes, a server, an account or files: other tests run their contracts where they can."""
 
 
 def bundled() -> Iterator[tuple[str, str]]:
