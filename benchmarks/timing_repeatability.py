@@ -7,7 +7,8 @@
 
 Each kernel is evaluated many times, each time in a fresh process with fresh inputs. The spread is the interquartile
 range of the medians divided by their median. Then the same kernels are timed by KernelBench's method `cuda_event`,
-several times because it varies as well, and the median speedups of both are compared.
+several times because it varies as well, and the median speedups of both are compared. The result is written after each
+kernel.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import json
 import statistics
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,7 @@ from kernelrl_core.testing.values import make_request
 from kernelrl_core.types import EvaluationSettings
 
 RESULTS = Path(__file__).parent / "results"
+Save = Callable[[dict[str, Any]], None]
 BUSY = "while True: sum(range(1_000_000))"
 
 TASK = """\
@@ -115,14 +118,13 @@ async def check(evaluator: Any, task: str, kernel: str, settings: EvaluationSett
     )
 
 
-async def run_under_load(times: int, lanes: int) -> list[dict[str, Any]]:
+async def run_under_load(times: int, lanes: int, save: Save) -> None:
     """Many evaluations at once, where other processes keep the machine busy."""
     from kernelrl_plugin_local.config import LocalConfig
     from kernelrl_plugin_local.evaluator import LocalEvaluator
 
     evaluator = LocalEvaluator(LocalConfig(gpu_workers=lanes))
     settings = EvaluationSettings(timing=True, trials=2)
-    rows = []
     try:
         for name in SMALL:
             task, expression = CASES[name]
@@ -141,21 +143,18 @@ async def run_under_load(times: int, lanes: int) -> list[dict[str, Any]]:
                 "baseline_us": round(statistics.median(one.baseline.median_us for one in found), 2),
                 "runtimes_us": [round(value, 2) for value in medians],
             }
-            print(json.dumps(row), flush=True)
-            rows.append(row)
+            save(row)
     finally:
         await evaluator.aclose()
-    return rows
 
 
-async def run(times: int) -> list[dict[str, Any]]:
+async def run(times: int, save: Save) -> None:
     from kernelrl_plugin_local.config import LocalConfig
     from kernelrl_plugin_local.evaluator import LocalEvaluator
 
     evaluator = LocalEvaluator(LocalConfig(gpu_workers=1))
     windows = EvaluationSettings(timing=True, trials=2)
     events = attrs.evolve(windows, profile="kernelbench", timing_method="cuda_event", timing_trials=100)
-    rows = []
     try:
         for name, (task, expression) in CASES.items():
             kernel = SOFTMAX if expression is None else MAP.format(expression=expression)
@@ -184,11 +183,9 @@ async def run(times: int) -> list[dict[str, Any]]:
                 "telemetry": found[-1].profile["timing"],
             }
             row["speedup_difference"] = round(row["speedup"] / row["speedup_by_events"] - 1, 4)
-            print(json.dumps(row), flush=True)
-            rows.append(row)
+            save(row)
     finally:
         await evaluator.aclose()
-    return rows
 
 
 def main() -> None:
@@ -200,21 +197,28 @@ def main() -> None:
     given = parser.parse_args()
     import torch
 
-    result = {
-        **provenance("torch"),
-        "gpu": torch.cuda.get_device_name(),
-        "rows": asyncio.run(run(given.times)),
-    }
+    output = given.output or RESULTS / "timing_repeatability.json"
+    result: dict[str, Any] = {**provenance("torch"), "gpu": torch.cuda.get_device_name()}
+
+    def saving(series: str) -> Save:
+        rows: list[dict[str, Any]] = result.setdefault(series, [])
+
+        def save(row: dict[str, Any]) -> None:
+            print(json.dumps(row), flush=True)
+            rows.append(row)
+            output.write_text(json.dumps(result, indent=1) + "\n")
+
+        return save
+
+    asyncio.run(run(given.times, saving("rows")))
     if given.load:
+        result["load"] = {"busy_processes": given.load, "lanes": given.lanes}
         busy = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(given.load)]
         try:
-            result["load"] = {"busy_processes": given.load, "lanes": given.lanes}
-            result["rows_under_load"] = asyncio.run(run_under_load(given.times, given.lanes))
+            asyncio.run(run_under_load(given.times, given.lanes, saving("rows_under_load")))
         finally:
             for process in busy:
                 process.kill()
-    output = given.output or RESULTS / "timing_repeatability.json"
-    output.write_text(json.dumps(result, indent=1) + "\n")
 
 
 if __name__ == "__main__":
