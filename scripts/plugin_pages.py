@@ -414,7 +414,11 @@ def _methods(cls: type[Any]) -> Iterator[str]:
 
 
 def _markdown(text: str) -> str:
-    """A docstring with its sections `Args`, `Returns` and `Raises` as lists."""
+    """A docstring with its sections `Args`, `Returns` and `Raises` as lists, and its indented samples fenced."""
+    samples = r"(?m)(?<=\n\n)(?:^    .*\n?(?:\n(?=    ))*)+"
+    text, *sections = re.split(r"(?m)^(?=(?:Args|Returns|Raises):$)", text)
+    text = re.sub(samples, lambda found: f"```python\n{textwrap.dedent(found[0]).rstrip()}\n```\n", text)
+    text = "".join([text, *sections])
     lines: list[str] = []
     section = ""
     for line in text.splitlines():

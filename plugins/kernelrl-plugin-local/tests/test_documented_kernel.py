@@ -12,7 +12,7 @@ import pytest
 
 PAGE = (Path(__file__).parents[3] / "docs/evaluator.md").read_text(encoding="utf-8")
 SOURCE = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)[0]
-OUTPUT = dict(re.findall(r"    \$ kernelrl check starter/2/softmax (\S+) --seed 0\n((?:    .*\n)+)", PAGE))
+OUTPUT = dict(re.findall(r"```console\n\$ kernelrl check starter/2/softmax (\S+) --seed 0\n(.*?)```", PAGE, re.DOTALL))
 
 
 @pytest.mark.parametrize(
