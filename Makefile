@@ -3,6 +3,7 @@
 #   make quickstart   setup, then train a small model on this machine; on C++ kernels where Triton has no wheel
 #   make test         setup, then run the tests
 #   make lint         setup, then ruff, mypy, the import contracts and the words
+#   make docs         the documentation as a site in build/docs; installs Sphinx, needs no setup; fails for a dead link
 #   make format       setup, then fix and format with ruff
 # Variables:
 #   TORCH_INDEX=URL     additional package index for PyTorch, for example one with CPU-only wheels
@@ -13,10 +14,11 @@ TORCH_INDEX ?=
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+DOCS_STAMP := $(VENV)/.installed-docs
 PROJECTS := pyproject.toml $(wildcard plugins/*/pyproject.toml) requirements.txt constraints.txt
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 
-.PHONY: setup quickstart test lint format
+.PHONY: setup quickstart test lint docs format
 
 setup: $(STAMP)
 
@@ -42,6 +44,15 @@ lint: setup
 	$(BIN)/python -m mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python scripts/check_words.py
+
+$(DOCS_STAMP): pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) hatchling editables
+	$(PIP) --no-build-isolation --constraint constraints.txt --editable '.[docs]'
+	@: > $@
+
+docs: $(DOCS_STAMP)
+	$(BIN)/python -m sphinx --quiet --fresh-env --fail-on-warning --nitpicky --conf-dir docs . build/docs
+	@echo build/docs/index.html
 
 format: setup
 	$(BIN)/python -m ruff check --fix .

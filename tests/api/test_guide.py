@@ -63,16 +63,6 @@ def test_every_field_of_a_value_is_documented(kind: str) -> None:
     assert undocumented == []
 
 
-@pytest.mark.parametrize("page", sorted(PAGES.generated()), ids=lambda path: path.name)
-def test_every_link_of_a_page_has_a_target(page: Path) -> None:
-    for target, anchor in re.findall(r"\]\(([\w./]*\.md)?(#[\w-]+)?\)", page.read_text(encoding="utf-8")):
-        linked = (page.parent / target).resolve() if target else page
-        assert linked.is_file(), target
-        headings = re.findall(r"^#+ (.+)$", linked.read_text(encoding="utf-8"), re.MULTILINE)
-        anchors = {"#" + re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
-        assert not anchor or anchor in anchors, target + anchor
-
-
 def first_plugin() -> dict[str, str]:
     """Path -> text of the files that the first part of the guide shows."""
     return files_of("Your first plugin")
