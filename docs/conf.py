@@ -36,6 +36,8 @@ exclude_patterns = [
     "tests",
 ]
 nitpicky = True
+# Excerpts of code may have an ellipsis.
+suppress_warnings = ["misc.highlighting_failure"]
 # Fenced blocks name their language.
 highlight_language = "none"
 # The anchors of headings are those of code hosts.
