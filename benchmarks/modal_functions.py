@@ -20,9 +20,8 @@ import modal
 from provenance import provenance
 
 from kernelrl_core.api.components import component_block, registry
-from kernelrl_core.api.episodes import CandidateEvaluator, SampleId, extract_file, read_evaluation_spec
+from kernelrl_core.api.episodes import CandidateEvaluator, evaluate_kernel, read_evaluation_spec
 from kernelrl_core.api.evaluators import Evaluator, Task, sha256_text
-from kernelrl_core.api.policies import Prompt, Reply
 from kernelrl_lab.suite import read_suite, suite_folder
 from kernelrl_plugin_modal import container
 from kernelrl_plugin_modal.app import add_functions
@@ -81,9 +80,7 @@ async def judged(evaluator: Evaluator, backend: str, device: str, chosen: list[A
     found: dict[str, Any] = {}
     begin = time.monotonic()
     for id_, task, source in chosen:
-        extraction = extract_file(source, fences=judge.backend.facts.fences, backend=backend)
-        reply = Reply(source, (), (), "stop")
-        turn = await judge.evaluate(SampleId(0, 0, 0, 0), task, Prompt((), ()), reply, extraction)
+        turn = await evaluate_kernel(judge, task, source)
         rules = sorted(f"{finding.rule}:{finding.severity.value}" for finding in turn.findings)
         found[id_] = {"outcome": turn.outcome.value, "verdict": turn.verdict.value, "findings": rules}
         if turn.speedup is not None:

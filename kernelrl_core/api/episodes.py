@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from kernelrl_core.environment.candidate_evaluator import CandidateEvaluator
 from kernelrl_core.environment.environment import Environment
+from kernelrl_core.environment.one_kernel import evaluate_kernel, find_backends, why_untimed, with_timing
 from kernelrl_core.planning.load import load_recipe, recipe_from_mapping
 from kernelrl_core.plugins.registry import Registry, registry
 from kernelrl_core.plugins.use import Use
-from kernelrl_core.prompts.extraction import extract_file
 from kernelrl_core.prompts.history import require_kept_thinking
-from kernelrl_core.recipe.evaluation_spec import EvaluationSpec, read_evaluation_spec, spec_of
+from kernelrl_core.recipe.evaluation_spec import DEFAULT_EVALUATION, EvaluationSpec, read_evaluation_spec, spec_of
 from kernelrl_core.recipe.schema import Recipe
 from kernelrl_core.rollout.episode import EpisodeId, EpisodeRunner, Renderer, reply_limit
 from kernelrl_core.rollout.sampler import Sampled, SampleRequest
@@ -26,6 +26,7 @@ from kernelrl_core.tasks.selection import eval_tasks, training_tasks
 from kernelrl_core.types.turns import SampleId, Turn
 
 __all__ = [
+    "DEFAULT_EVALUATION",
     "CandidateEvaluator",
     "Choice",
     "Environment",
@@ -43,7 +44,8 @@ __all__ = [
     "Use",
     "distill",
     "eval_tasks",
-    "extract_file",
+    "evaluate_kernel",
+    "find_backends",
     "find_run",
     "find_task",
     "kernel_files",
@@ -57,4 +59,6 @@ __all__ = [
     "schedule",
     "spec_of",
     "training_tasks",
+    "why_untimed",
+    "with_timing",
 ]

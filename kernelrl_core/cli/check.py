@@ -20,13 +20,6 @@ if TYPE_CHECKING:
     from kernelrl_core.recipe.evaluation_spec import EvaluationSpec
     from kernelrl_core.types import Evaluation, EvaluationSettings, Turn
 
-_DEFAULT: dict[str, Any] = {
-    "backend": {"use": "triton"},
-    "evaluator": {"use": "local"},
-    "checkers": {"source": {"use": "source_rules"}, "measured": {"use": "evaluation_rules"}},
-}
-"""Evaluation keys that apply without `--recipe`."""
-
 _MAX_LEVEL = 4
 """Highest `Isolation.level`."""
 _FOUND = {"clean": "no hack found", "suspect": "suspect", "hack": "hack found"}
@@ -80,6 +73,7 @@ def command(
     import asyncio
 
     from kernelrl_core.cli.check_kernels import split_arguments
+    from kernelrl_core.environment.one_kernel import why_untimed, with_timing
     from kernelrl_core.errors import UsageError
     from kernelrl_core.plugins.registry import registry
     from kernelrl_core.recipe.prerequisites import require_prerequisites
@@ -106,23 +100,23 @@ def command(
             if no_timing and timing:
                 raise UsageError("--no-timing contradicts evaluation.timing=true", fix="remove one of them")
             # Run times that a recipe measures are no prerequisite of a check.
-            spec = _with_timing(spec, timing is True)
+            spec = with_timing(spec, timing is True)
             require_prerequisites(spec.uses(), spec, known)
             made = made or known.make("evaluators", spec.evaluator)
             await made.start()
             switch = "--no-timing" if no_timing else "evaluation.timing=false" if timing is False else ""
-            why_untimed = f"timing is turned off by {switch}" if switch else ""
+            reason = f"timing is turned off by {switch}" if switch else ""
             if not (switch or timing):
-                why_untimed = _why_untimed(spec, made, known)
-            spec = _with_timing(spec, not why_untimed)
+                reason = why_untimed(spec, made, known)
+            spec = with_timing(spec, not reason)
             found = _Check(task, tasks, names, spec, known, made, seed, cache, watch)
             async with contextlib.aclosing(found.results(begin)) as results:
                 async for one in results:
                     checked.append(one)
                     if as_json:
-                        print_json(_described(one, spec, why_untimed))
+                        print_json(_described(one, spec, reason))
                         continue
-                    lines = _lines(one.turn, why_untimed, cached=one.cached, settings=spec.settings)
+                    lines = turn_lines(one.turn, reason, cached=one.cached, settings=spec.settings)
                     print_lines([f"{one.name}:", *lines] if found.several else lines)
             return spec, found.several
         finally:
@@ -155,20 +149,12 @@ def _table(checked: Sequence[CheckedKernel]) -> list[str]:
 
 def _other_backend(turn: Turn, spec: EvaluationSpec, registry: Registry) -> str:
     """Another installed backend that finds kernels in the source, in which the selected one finds none; else empty."""
-    from kernelrl_core.errors import KernelRLError
-    from kernelrl_core.plugins.use import Use
+    from kernelrl_core.environment.one_kernel import find_backends
 
     if turn.correct or turn.candidate is None or turn.candidate.facts.kernels:
         return ""
-    for component in registry.components("backends"):
-        name = registry.label("backends", component)
-        try:
-            facts = registry.make("backends", Use(name)).source_facts(turn.candidate.source)
-        except (KernelRLError, TypeError, ValueError):  # a plugin that is not installed completely
-            continue
-        if name != spec.backend.use and facts.kernels:
-            return name
-    return ""
+    others = [name for name in find_backends(turn.candidate.source, registry) if name != spec.backend.use]
+    return next(iter(others), "")
 
 
 def _was_only_built(turn: Turn) -> bool:
@@ -186,7 +172,7 @@ def _spec(
 ) -> tuple[EvaluationSpec, Use | None, bool | None]:
     """The evaluation specification; the task source of the recipe, if `task` needs it; and `evaluation.timing`, if it
     is set on the command line."""
-    from kernelrl_core.recipe.evaluation_spec import EVALUATION_KEYS, spec_from_parts
+    from kernelrl_core.recipe.evaluation_spec import DEFAULT_EVALUATION, EVALUATION_KEYS, spec_from_parts
     from kernelrl_core.recipe.merge import Merged, merge_layers, override_layers
     from kernelrl_core.recipe.parts import read_parts
     from kernelrl_core.recipe.problems import COMMAND_LINE
@@ -199,7 +185,7 @@ def _spec(
 
         merged = merge_recipe(recipe, [*chosen, *overrides])
     else:
-        merged = merge_layers([Merged(dict(_DEFAULT)), *override_layers([*chosen, *overrides])])
+        merged = merge_layers([Merged(dict(DEFAULT_EVALUATION)), *override_layers([*chosen, *overrides])])
     own = merged.data.get("tasks")
     name = str(own.get("use", "")) if isinstance(own, Mapping) else ""
     with_tasks = own is not None and needs_source(task, name, registry)
@@ -209,40 +195,23 @@ def _spec(
     return spec, parts.get("tasks"), spec.settings.timing if stated else None
 
 
-def _with_timing(spec: EvaluationSpec, timing: bool) -> EvaluationSpec:
-    import attrs
-
-    return attrs.evolve(spec, settings=attrs.evolve(spec.settings, timing=timing))
-
-
 async def _expected_evaluator(
     recipe: str | None, backend: str | None, evaluator: str | None, overrides: tuple[str, ...], registry: Registry
 ) -> Evaluator | None:
     """The evaluator, if it is known before the specification is read; it starts meanwhile."""
     from kernelrl_core.errors import KernelRLError
     from kernelrl_core.plugins.use import Use
+    from kernelrl_core.recipe.evaluation_spec import DEFAULT_EVALUATION
 
     if recipe or any(key.startswith(("evaluator", "backend")) for key in overrides):
         return None
     try:
-        made: Evaluator = registry.make("evaluators", Use(evaluator or _DEFAULT["evaluator"]["use"]))
-        await made.expect(backend or _DEFAULT["backend"]["use"])
+        made: Evaluator = registry.make("evaluators", Use(evaluator or DEFAULT_EVALUATION["evaluator"]["use"]))
+        await made.expect(backend or DEFAULT_EVALUATION["backend"]["use"])
     except KernelRLError:
         # Whatever reads the specification reports it, with everything else.
         return None
     return made
-
-
-def _why_untimed(spec: EvaluationSpec, evaluator: Evaluator, registry: Registry) -> str:
-    """The reason why this machine cannot time the kernel, or nothing."""
-    from kernelrl_core.recipe.prerequisites import missing_prerequisites
-    from kernelrl_core.types.serialization import to_json
-
-    if why := evaluator.why_untimed(spec.backend.use, to_json(spec.backend.options)):
-        return why
-    timed = _with_timing(spec, True)
-    missing = missing_prerequisites((), timed, registry).keys() - missing_prerequisites((), spec, registry).keys()
-    return f"run times require {', '.join(sorted(missing))}" if missing else ""
 
 
 class _Check:
@@ -387,9 +356,10 @@ def _first_line(evaluation: Evaluation) -> str:
     return evaluation.message.partition("\n")[0]
 
 
-def _lines(
+def turn_lines(
     turn: Turn, why_untimed: str = "", *, cached: bool = False, settings: EvaluationSettings | None = None
 ) -> list[str]:
+    """Outcome, verdict, speedup, findings and message of a turn in words."""
     evaluation = turn.evaluation
     outcome = "not executed" if _was_only_built(turn) else turn.outcome.value
     lines = [f"{outcome}; {_FOUND[turn.verdict.value]}  {turn.task.id}"]

@@ -75,19 +75,9 @@ async def check_kernels(
 
 
 async def _checked(evaluator: CandidateEvaluator, task: Task, name: str, text: str, since: float) -> CheckedKernel:
-    from kernelrl_core.environment.scoring import lost_turn
-    from kernelrl_core.errors import InfrastructureError
-    from kernelrl_core.prompts.extraction import extract_file
-    from kernelrl_core.types import Prompt, Reply, SampleId
+    from kernelrl_core.environment.one_kernel import evaluate_kernel
 
-    where, prompt, reply = SampleId(0, 0, 0, 0), Prompt((), ()), Reply(text, (), (), "stop")
-    try:
-        backend = evaluator.spec.backend.use
-        extraction = extract_file(text, fences=evaluator.backend.facts.fences, backend=backend)
-        turn = await evaluator.evaluate(where, task, prompt, reply, extraction)
-    except InfrastructureError as error:
-        turn = lost_turn(where, task, prompt, error, reply=reply)
-    return CheckedKernel(name, turn, time.monotonic() - since)
+    return CheckedKernel(name, await evaluate_kernel(evaluator, task, text), time.monotonic() - since)
 
 
 async def changes(list_files: Callable[[], Sequence[str]]) -> AsyncIterator[set[str]]:

@@ -14,10 +14,23 @@ from kernelrl_core.recipe.parts import read_parts
 from kernelrl_core.recipe.schema import Recipe
 from kernelrl_core.types import EvaluationSettings
 
-__all__ = ["EVALUATION_KEYS", "EvaluationSpec", "read_evaluation_spec", "spec_from_parts", "spec_of"]
+__all__ = [
+    "DEFAULT_EVALUATION",
+    "EVALUATION_KEYS",
+    "EvaluationSpec",
+    "read_evaluation_spec",
+    "spec_from_parts",
+    "spec_of",
+]
 
 EVALUATION_KEYS = ("backend", "evaluator", "evaluation", "checkers", "forbid")
 """Recipe keys of an evaluation specification, in the order of its fields."""
+DEFAULT_EVALUATION: Mapping[str, Any] = {
+    "backend": {"use": "triton"},
+    "evaluator": {"use": "local"},
+    "checkers": {"source": {"use": "source_rules"}, "measured": {"use": "evaluation_rules"}},
+}
+"""Evaluation keys of `kernelrl check` without `--recipe`."""
 
 
 @attrs.frozen

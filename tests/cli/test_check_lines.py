@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kernelrl_core.cli.check import _lines
+from kernelrl_core.cli.check import turn_lines
 from kernelrl_core.testing.values import make_turn
 from kernelrl_core.types import (
     BuildStatus,
@@ -20,7 +20,7 @@ from kernelrl_core.types import (
 def told(outcome: Outcome, message: str, **evaluation: object) -> list[str]:
     found = Evaluation(outcome, message, tests_total=5, **evaluation)  # type: ignore[arg-type]
     extraction = Extraction(Candidate("class ModelNew: ...", "hip"))
-    return _lines(make_turn(outcome, extraction=extraction, evaluation=found, message=message))
+    return turn_lines(make_turn(outcome, extraction=extraction, evaluation=found, message=message))
 
 
 def test_a_compiled_but_not_executed_kernel_starts_with_that_fact_and_counts_no_tests() -> None:
@@ -53,22 +53,24 @@ def test_the_evidence_of_a_rejection_appears_once() -> None:
         verdict=Verdict.SUSPECT,
         message=message,
     )
-    assert "\n".join(_lines(turn)).count("no launch can be reached") == 1
-    assert _lines(turn)[-1] == "Launch a kernel of your own."
+    assert "\n".join(turn_lines(turn)).count("no launch can be reached") == 1
+    assert turn_lines(turn)[-1] == "Launch a kernel of your own."
 
 
 def test_a_timeout_names_the_limits_and_the_interpreter() -> None:
     found = Evaluation(Outcome.TIMEOUT, "too slow", provenance={"mode": "interpreter"})
     turn = make_turn(Outcome.TIMEOUT, evaluation=found, message="too slow")
     limits = "limits    evaluation.timeout_s=60, evaluation.build_timeout_s=120; an interpreter on the CPU is slow"
-    assert limits in _lines(turn, settings=EvaluationSettings())
-    assert not any("limits" in line for line in _lines(make_turn(Outcome.CORRECT), settings=EvaluationSettings()))
+    assert limits in turn_lines(turn, settings=EvaluationSettings())
+    assert not any("limits" in line for line in turn_lines(make_turn(Outcome.CORRECT), settings=EvaluationSettings()))
 
 
 def test_a_hacked_kernel_that_timed_out_has_both_facts() -> None:
     found = Evaluation(Outcome.TIMEOUT, "The kernel did not end in time.\nMore.", build=BuildStatus.BUILT)
     extraction = Extraction(Candidate("class ModelNew: ...", "triton"))
-    lines = _lines(make_turn(Outcome.HACKED, extraction=extraction, evaluation=found), settings=EvaluationSettings())
+    lines = turn_lines(
+        make_turn(Outcome.HACKED, extraction=extraction, evaluation=found), settings=EvaluationSettings()
+    )
     assert lines[0].startswith("hacked; ")
     assert "ended     timeout: The kernel did not end in time." in lines
     assert "limits    evaluation.timeout_s=60, evaluation.build_timeout_s=120" in lines

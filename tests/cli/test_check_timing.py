@@ -9,8 +9,9 @@ from typing import Any, ClassVar
 import attrs
 import pytest
 
-from kernelrl_core.cli.check import _described, _expected_evaluator, _lines, _why_untimed
+from kernelrl_core.cli.check import _described, _expected_evaluator, turn_lines
 from kernelrl_core.cli.check_kernels import CheckedKernel
+from kernelrl_core.environment.one_kernel import why_untimed
 from kernelrl_core.interfaces.backends import BackendConfig
 from kernelrl_core.interfaces.component import Component
 from kernelrl_core.interfaces.evaluators import EvaluatorConfig
@@ -52,7 +53,7 @@ def spec(timing: bool = False, options: BackendConfig | None = None) -> Evaluati
 
 
 def why(spec: EvaluationSpec, evaluator: FakeEvaluator) -> str:
-    return _why_untimed(spec, evaluator, Registry(()))
+    return why_untimed(spec, evaluator, Registry(()))
 
 
 def correct() -> Any:
@@ -80,7 +81,7 @@ def test_the_reason_is_printed_where_there_is_no_speedup() -> None:
     turn = correct()
     assert described(turn, WHY)["speedup"] is None
     assert described(turn, WHY)["reasons"] == {"speedup": WHY}
-    assert f"speedup   not measured: {WHY}" in _lines(turn, WHY)
+    assert f"speedup   not measured: {WHY}" in turn_lines(turn, WHY)
 
 
 def test_a_kernel_that_the_judge_did_not_time_has_its_reason() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 
 from kernelrl_core.api.episodes import CandidateEvaluator, Registry
-from kernelrl_lab.running import Result, evaluate_kernel, lab_spec, timed_where_possible
+from kernelrl_lab.running import Result, evaluate_suite_kernel, lab_spec, timed_where_possible
 from kernelrl_lab.suite import SuiteKernel, read_suite, suite_folder
 
 __all__ = ["Measured", "bench_kernels", "disagreements", "measure"]
@@ -117,7 +117,7 @@ async def measure(
             for kernel in waiting:
                 grow()
                 taken = time.monotonic()
-                result = await evaluate_kernel(judges[kernel.backend], kernel, kernel.task)
+                result = await evaluate_suite_kernel(judges[kernel.backend], kernel, kernel.task)
                 first = time.monotonic() if not results else first
                 latencies.append(time.monotonic() - taken)
                 results[kernel.id] = result

@@ -19,12 +19,12 @@ from kernelrl_core.api.episodes import (
     CandidateEvaluator,
     EvaluationSpec,
     Registry,
-    SampleId,
     Turn,
-    extract_file,
+    evaluate_kernel,
     read_evaluation_spec,
+    with_timing,
 )
-from kernelrl_core.api.errors import InfrastructureError, MissingPrerequisite, UsageError
+from kernelrl_core.api.errors import MissingPrerequisite, UsageError
 from kernelrl_core.api.evaluators import (
     Evaluator,
     Finding,
@@ -35,11 +35,10 @@ from kernelrl_core.api.evaluators import (
     audit_conditions,
     audit_key,
 )
-from kernelrl_core.api.policies import Prompt, Reply
 from kernelrl_core.api.tasks import annotate, append_audit, quarantine_reasons, read_audits
 from kernelrl_lab.suite import SuiteKernel
 
-__all__ = ["Report", "Result", "evaluate_kernel", "lab_spec", "run", "timed_where_possible"]
+__all__ = ["Report", "Result", "evaluate_suite_kernel", "lab_spec", "run", "timed_where_possible"]
 
 _SETTINGS = ("evaluation.timeout_s=30", "evaluation.timing_trials=10")
 _AUDIT_S = 60.0
@@ -194,7 +193,9 @@ async def _run(
             keys = {kernel.id: kernel.task.sha256 for kernel in group}
             end(_broken(kernel, unusable[keys[kernel.id]]) for kernel in group if keys[kernel.id] in unusable)
             evaluations = [
-                evaluate_kernel(judge, kernel, tasks[keys[kernel.id]]) for kernel in group if keys[kernel.id] in tasks
+                evaluate_suite_kernel(judge, kernel, tasks[keys[kernel.id]])
+                for kernel in group
+                if keys[kernel.id] in tasks
             ]
             for ended in asyncio.as_completed(evaluations):
                 end([await ended])
@@ -230,7 +231,7 @@ def timed_where_possible(
     """
     if not any(override.startswith("evaluation.timing=") for override in overrides):
         is_timed = not evaluator.why_untimed(spec.backend.use, attrs.asdict(spec.backend.options))
-        spec = attrs.evolve(spec, settings=attrs.evolve(spec.settings, timing=is_timed))
+        spec = with_timing(spec, is_timed)
     return CandidateEvaluator.from_spec(spec, registry=registry, secret=secret, cache_dir=None, evaluator=evaluator)
 
 
@@ -264,22 +265,18 @@ async def _audited(
     return tasks, unusable
 
 
-async def evaluate_kernel(judge: CandidateEvaluator, kernel: SuiteKernel, task: Task) -> Result:
+async def evaluate_suite_kernel(judge: CandidateEvaluator, kernel: SuiteKernel, task: Task) -> Result:
     """Evaluate a kernel of a suite; an error of the evaluator is part of the result."""
     # Tasks with equal sources share an audit; each keeps its own id.
     task = attrs.evolve(task, id=kernel.task.id)
-    extraction = extract_file(kernel.source, fences=judge.backend.facts.fences, backend=kernel.backend)
-    reply = Reply(kernel.source, (), (), "stop")
     turn: Any = None
     try:
         for _ in range(kernel.evaluations):
-            turn = await judge.evaluate(SampleId(0, 0, 0, 0), task, Prompt((), ()), reply, extraction)
+            turn = await evaluate_kernel(judge, task, kernel.source)
     except MissingPrerequisite as error:
         return _skipped(kernel, _reason(error))
     except UsageError as error:
         return _broken(kernel, error.message)
-    except InfrastructureError as error:
-        return Result(kernel, Outcome.INFRA_ERROR, Verdict.CLEAN, None, message=error.message)
     return _result(kernel, turn, quarantine_reasons(task))
 
 

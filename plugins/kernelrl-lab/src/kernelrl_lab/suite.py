@@ -18,14 +18,14 @@ A folder with `task.py` is one task; every other Python file in it is a kernel f
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
 import attrs
 
-from kernelrl_core.api.episodes import Registry, Use, find_task, kernel_files, read_kernel
+from kernelrl_core.api.episodes import Registry, find_backends, find_task, kernel_files, read_kernel
 from kernelrl_core.api.errors import KernelRLError, UsageError, suggestion
 from kernelrl_core.api.evaluators import Outcome, Task
 
@@ -191,22 +191,10 @@ def _read_hack(path: Path) -> Hack | None:
 
 
 def _backend(source: str, registry: Registry) -> str:
-    """The backend that finds kernels in a source; C++ only if no other does, because host code is C++, too."""
-    found = list(_finding(source, registry))
-    others = [name for name in found if name != "cpp"]
+    found = find_backends(source, registry)
     if not found:
         raise UsageError("no backend finds a kernel in the source", fix="name the backend: --backend NAME")
-    return (others or found)[0]
-
-
-def _finding(source: str, registry: Registry) -> Iterator[str]:
-    for component in registry.components("backends"):
-        name = registry.label("backends", component)
-        try:
-            if registry.make("backends", Use(name)).source_facts(source).kernels:
-                yield name
-        except (KernelRLError, TypeError, ValueError):  # a backend whose prerequisites are missing
-            continue
+    return found[0]
 
 
 def _devices(backend: str) -> frozenset[str]:

@@ -1,0 +1,71 @@
+"""Evaluation of one kernel that no policy wrote, as `kernelrl check` does it.
+
+The lab, `assert_kernel` of the test kit and the adapters call the same functions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import attrs
+
+from kernelrl_core.environment.candidate_evaluator import CandidateEvaluator
+from kernelrl_core.environment.scoring import lost_turn
+from kernelrl_core.errors import InfrastructureError, KernelRLError
+from kernelrl_core.interfaces.evaluators import Evaluator
+from kernelrl_core.plugins.registry import Registry
+from kernelrl_core.plugins.use import Use
+from kernelrl_core.prompts.extraction import extract_file
+from kernelrl_core.recipe.evaluation_spec import EvaluationSpec
+from kernelrl_core.recipe.prerequisites import missing_prerequisites
+from kernelrl_core.types import Prompt, Reply, SampleId, Task, Turn
+from kernelrl_core.types.serialization import to_json
+
+__all__ = ["evaluate_kernel", "find_backends", "why_untimed", "with_timing"]
+
+
+async def evaluate_kernel(evaluator: CandidateEvaluator, task: Task, text: str) -> Turn:
+    """The turn of a kernel: outcome, verdict and findings, without score and feedback. A turn that is lost to an
+    infrastructure error is masked.
+
+    Args:
+        text: Python source that defines `ModelNew`, or a saved reply.
+
+    Raises:
+        UsageError, MissingPrerequisite: the task is unusable, or this machine cannot evaluate the kernel.
+        KernelRLError: a plugin failed.
+    """
+    where, prompt, reply = SampleId(0, 0, 0, 0), Prompt((), ()), Reply(text, (), (), "stop")
+    backend, fences = evaluator.spec.backend.use, evaluator.backend.facts.fences
+    try:
+        extraction = await asyncio.to_thread(extract_file, text, fences=fences, backend=backend)
+        return await evaluator.evaluate(where, task, prompt, reply, extraction)
+    except InfrastructureError as error:
+        return lost_turn(where, task, prompt, error, reply=reply)
+
+
+def find_backends(source: str, registry: Registry) -> list[str]:
+    """The installed backends that find a kernel in a source. C++ is last, because host code is C++, too."""
+    found = []
+    for component in registry.components("backends"):
+        name = registry.label("backends", component)
+        try:
+            if registry.make("backends", Use(name)).source_facts(source).kernels:
+                found.append(name)
+        except (KernelRLError, TypeError, ValueError):  # a plugin that is not installed completely
+            continue
+    return sorted(found, key=lambda name: name.rpartition(":")[2] == "cpp")
+
+
+def why_untimed(spec: EvaluationSpec, evaluator: Evaluator, registry: Registry) -> str:
+    """The reason why this machine cannot time kernels by a specification; empty if it can, or if it is not known."""
+    if why := evaluator.why_untimed(spec.backend.use, to_json(spec.backend.options)):
+        return why
+    timed, untimed = with_timing(spec, True), with_timing(spec, False)
+    missing = missing_prerequisites((), timed, registry).keys() - missing_prerequisites((), untimed, registry).keys()
+    return f"run times require {', '.join(sorted(missing))}" if missing else ""
+
+
+def with_timing(spec: EvaluationSpec, timing: bool) -> EvaluationSpec:
+    """The specification, with times measured or not."""
+    return attrs.evolve(spec, settings=attrs.evolve(spec.settings, timing=timing))
