@@ -6,7 +6,7 @@
 | `testing.fakes` | a policy, an evaluator, task source, environment that need no torch and run no candidate |
 | `testing.contracts` | one class of tests per kind of component; a plugin's tests derive from it |
 | `testing.training` | a recipe of fakes, and the training loop in the test's process |
-| `testing.fixtures` | a pytest plugin: an isolated cache directory and one evaluator per test session |
+| `testing.fixtures` | a pytest plugin: an isolated cache directory, one evaluator per test session, `assert_kernel` |
 
 A plugin tests a reward component like this:
 
