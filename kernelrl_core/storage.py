@@ -10,7 +10,8 @@ import fcntl
 import os
 import secrets
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
@@ -23,6 +24,7 @@ __all__ = [
     "cache_directory",
     "disk_error",
     "is_locked",
+    "new_directory",
     "pack_files",
     "remove_directory",
     "replace_directory",
@@ -88,9 +90,7 @@ def replace_directory(finished: Path, final: Path, *, sync: bool = True) -> None
         OSError: the disk is full, broken or read-only.
     """
     if sync:
-        for path in (*finished.rglob("*"), finished):
-            if path.is_file() or path.is_dir():
-                sync_to_disk(path)
+        _sync_tree(finished)
     try:
         os.rename(finished, final)
     except OSError:
@@ -100,6 +100,26 @@ def replace_directory(finished: Path, final: Path, *, sync: bool = True) -> None
         os.rename(finished, final)
     if sync:
         sync_to_disk(final.parent)
+
+
+@contextmanager
+def new_directory(final: Path) -> Iterator[Path]:
+    """Create a directory with its content: complete, or not at all. Never replaces files.
+
+    Yields an empty directory beside it, which gets the final name after the block.
+
+    Raises:
+        OSError: the directory exists, or the disk is full, broken or read-only.
+    """
+    growing = _beside(final)
+    growing.mkdir()
+    try:
+        yield growing
+        _sync_tree(growing)
+        os.rename(growing, final)  # fails if there is a file, or a directory that is not empty
+        sync_to_disk(final.parent)
+    finally:
+        shutil.rmtree(growing, ignore_errors=True)
 
 
 def remove_directory(path: Path) -> None:
@@ -182,6 +202,12 @@ def is_locked(path: Path) -> bool:
     finally:
         os.close(descriptor)
     return False
+
+
+def _sync_tree(directory: Path) -> None:
+    for path in (*directory.rglob("*"), directory):
+        if path.is_file() or path.is_dir():
+            sync_to_disk(path)
 
 
 def _beside(path: Path) -> Path:

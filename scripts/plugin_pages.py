@@ -28,6 +28,7 @@ from kernelrl_core.interfaces.component import Component
 from kernelrl_core.interfaces.config import ComponentConfig, MachineFact
 from kernelrl_core.interfaces.requirements import Requires
 from kernelrl_core.plugins.kinds import KINDS_BY_NAME
+from kernelrl_core.plugins.new_package import documentation, read_sample
 from kernelrl_core.plugins.registry import registry
 from kernelrl_core.recipe.explain import default_rules, evaluator_rules
 from kernelrl_core.recipe.field_docs import field_docs
@@ -55,6 +56,7 @@ GUIDE = ROOT / "docs/plugins.md"
 PAGES = ROOT / "docs/plugins"
 FINDINGS = ROOT / "docs/findings.md"
 KINDS = tuple(kind for kind in KINDS_BY_NAME if kind != "commands")
+"""Kinds whose values and options are documented."""
 IN_GUIDE = (
     Component,
     Requires,
@@ -99,86 +101,59 @@ _UNITS = {
 
 def generated() -> Mapping[Path, str]:
     """Path -> text of every page, docs/plugins.md included."""
-    pages = {PAGES / f"{kind}.md": kind_page(kind) for kind in KINDS}
+    pages = {PAGES / f"{kind}.md": kind_page(kind) for kind in KINDS_BY_NAME}
     own = {PAGES / "values.md": values_page(), PAGES / "testing.md": testing_page()}
     own[FINDINGS] = findings_page()
     return {GUIDE: guide(GUIDE.read_text(encoding="utf-8")), **own, **pages}
 
 
-def sample_plugin(kind: str) -> dict[str, str]:
-    """Path -> text of the files of the sample plugin in the documentation of a kind."""
-    return {path: text for path, text in _blocks(kind) if path}
-
-
-def sample_recipe(kind: str) -> str:
-    """The recipe keys, as YAML, that select the sample component of a kind."""
-    (text,) = (text for path, text in _blocks(kind) if not path)
-    return text
-
-
-def sample_component(kind: str) -> str:
-    """Name of the sample component of a kind."""
-    found = re.search(r'Component\(\s*"(\w+)"', sample_plugin(kind)["my_plugin/__init__.py"])
-    assert found is not None, kind
-    return found[1]
-
-
-def _documentation(kind: str) -> str:
-    return inspect.cleandoc(importlib.import_module(KINDS_BY_NAME[kind].module).__doc__ or "")
-
-
-def _blocks(kind: str) -> Iterator[tuple[str, str]]:
-    """Path and text of each indented file; the recipe has no path. Prose or a further path ends a file."""
-    path, lines = "", []
-    for line in [*_documentation(kind).splitlines(), "end"]:
-        found = re.fullmatch(r"    # (my_plugin/\w+\.py)", line)
-        if found or (line.strip() and not line.startswith("    ")):
-            if text := "\n".join(lines).strip("\n"):
-                yield path, text + "\n"
-            path, lines = (found[1] if found else ""), []
-        else:
-            lines.append(line[4:])
-
-
 def kind_page(kind: str) -> str:
     """The page of a kind."""
     known = KINDS_BY_NAME[kind]
-    module, public = importlib.import_module(known.module), importlib.import_module(known.api)
-    title, _, rest = _documentation(kind).partition(": ")
-    prose, *_ = re.split(r"\n    # my_plugin/", rest, maxsplit=1)
+    module, sample = importlib.import_module(known.module), read_sample(kind)
+    title, _, rest = documentation(kind).partition(": ")
+    prose, *_ = re.split(r"\n    # src/", rest, maxsplit=1)
     own = [getattr(module, name) for name in module.__all__]
-    classes = [value for value in own if inspect.isclass(value)]
-    options = next(cls for cls in classes if issubclass(cls, ComponentConfig))
+    classes = [value for value in own if inspect.isclass(value) and value is not ComponentConfig]
+    options = next((cls for cls in classes if issubclass(cls, ComponentConfig)), None)
+    implementation = "`click.Command`" if kind == "commands" else "function"
     parts = [
         f"# {title}",
         _note(known.module),
         _linked(prose[0].upper() + prose[1:].strip()),
         "| | |\n|---|---|\n"
         f"| hook | `kernelrl_{kind}` |\n"
-        f"| implementation | {f'class derived from `{known.base_name}`' if known.base_name else 'function'} |\n"
-        f"| options | class derived from `{options.__name__}` |",
-        _wrapped(
-            f"`{known.api}` exports: {_names(public.__all__)}. For fields of values that are not on this page see "
-            "[values](values.md) and the [guide](../plugins.md#turn)."
-        ),
+        f"| implementation | {f'class derived from `{known.base_name}`' if known.base_name else implementation} |\n"
+        f"| options | {f'class derived from `{options.__name__}`' if options else 'those of the command line'} |",
+    ]
+    if options:
+        names = _names(importlib.import_module(known.api).__all__)
+        parts.append(
+            _wrapped(
+                f"`{known.api}` exports: {names}. For fields of values that are not on this page see "
+                "[values](values.md) and the [guide](../plugins.md#turn)."
+            )
+        )
+    command = f"kernelrl plugins new {kind} {sample.name.replace('_', '-')}"
+    parts += [
         "## Sample plugin",
         _wrapped(
-            'The project is `my-plugin`, with the entry point `my_plugin = "my_plugin"`. `pyproject.toml`, '
-            "installation and check are those of [your first plugin](../plugins.md#your-first-plugin)."
+            f"`{command}` writes this plugin, with `pyproject.toml`, `README.md` and a licence "
+            "([your first plugin](../plugins.md#your-first-plugin))."
         ),
+        *(f"`{path}`:\n\n```python\n{text}```" for path, text in sample.files.items()),
     ]
-    for path, text in sample_plugin(kind).items():
-        parts.append(f"`{path}`:\n\n```python\n{text}```")
-    contract = CONTRACTS[kind]
-    parts += [
-        "In a recipe:",
-        f"```yaml\n{sample_recipe(kind)}```",
-        "## Test",
-        _wrapped("The contract class contains the tests that every component of this kind must pass."),
-        f"```python\nfrom {contract.__module__} import {contract.__name__}\n\n"
-        f'class TestSample({contract.__name__}):\n    component = "{sample_component(kind)}"\n```',
-        *_attributes(contract, ComponentContract),
-    ]
+    if sample.recipe:
+        parts += ["In a recipe:", f"```yaml\n{sample.recipe}```"]
+    if contract := CONTRACTS.get(kind):
+        parts += [
+            "## Test",
+            _wrapped(
+                f"`{contract.__name__}` contains the tests that every component of this kind must pass. The tests of a "
+                "plugin derive a class from it."
+            ),
+            *_attributes(contract, ComponentContract),
+        ]
     for alias in (name for name, value in zip(module.__all__, own, strict=True) if not inspect.isclass(value)):
         parts += [f"## {alias}", f"`{_alias_source(module, alias)}`", _linked(_texts_below(module)[alias])]
     for cls in sorted(classes, key=lambda cls: (issubclass(cls, ComponentConfig), attrs.has(cls))):

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from kernelrl_core.storage import (
     cache_directory,
     disk_error,
     is_locked,
+    new_directory,
     remove_directory,
     replace_directory,
     sync_to_disk,
@@ -218,3 +220,26 @@ def test_a_directory_can_be_synced(tmp_path: Path) -> None:
 def test_files_are_not_unpacked_outside_their_directory(tmp_path: Path, name: str) -> None:
     with pytest.raises(ValueError, match="below"):
         unpack_files(tmp_path / "d", {name: ""})
+
+
+def make_new(final: Path, meanwhile: Callable[[], object] = lambda: None) -> None:
+    with new_directory(final) as growing:
+        (growing / "file").write_text("a")
+        assert not final.exists()
+        meanwhile()
+
+
+def test_a_new_directory_is_complete_or_absent(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="No space"):
+        make_new(tmp_path / "new", full_disk)
+    assert names(tmp_path) == []
+    make_new(tmp_path / "new")
+    assert names(tmp_path) == ["new"]
+    assert (tmp_path / "new/file").read_text() == "a"
+
+
+def test_a_new_directory_replaces_none_that_appears_meanwhile(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="not empty"):
+        make_new(tmp_path / "new", lambda: directory_of(tmp_path / "new", "theirs"))
+    assert (tmp_path / "new/below/file").read_text() == "theirs"
+    assert names(tmp_path) == ["new"]

@@ -30,7 +30,8 @@ def command(context: click.Context, shell: str) -> None:
 
 
 def complete_names(found: click.Command) -> click.Command:
-    """Let the parameters of a command, and of its subcommands, complete names: those called run, recipe or plugin.
+    """Let the parameters of a command, and of its subcommands, complete names: those called run, recipe, plugin or
+    kind.
 
     The name of the parameter decides, so that commands of plugins take part.
     """
@@ -76,10 +77,17 @@ def _plugins() -> Iterable[str]:
     return [plugin.name for plugin in registry().plugins]
 
 
+def _kinds() -> Iterable[str]:
+    from kernelrl_core.plugins.kinds import KINDS_BY_NAME
+
+    return KINDS_BY_NAME
+
+
 _NAMES: dict[str, Callable[[], Iterable[str]]] = {
     "run": _runs,
     "recipe": _recipes,
     "recipe_or_run": lambda: [*_recipes(), *_runs()],
     "plugin": _plugins,
+    "kind": _kinds,
 }
 """Name of a parameter, in the singular -> the names that it completes."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -92,19 +90,13 @@ def command(
 def _created(
     output: Path, write: Callable[[Path], tuple[dict[str, Any], list[str]]]
 ) -> tuple[dict[str, Any], list[str]]:
-    """Create a directory: complete, or not at all."""
-    from kernelrl_core.storage import disk_error, replace_directory
+    from kernelrl_core.storage import disk_error, new_directory
 
-    growing = output.with_name(f".{output.name}.{os.getpid()}")
     try:
-        growing.mkdir()
-        found = write(growing)
-        replace_directory(growing, output)
+        with new_directory(output) as growing:
+            return write(growing)
     except OSError as error:
         raise disk_error(output, error) from error
-    finally:
-        shutil.rmtree(growing, ignore_errors=True)
-    return found
 
 
 def _kernels(results: Results, directory: Path, suspects: bool) -> tuple[dict[str, Any], list[str]]:

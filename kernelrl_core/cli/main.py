@@ -30,7 +30,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "validate": ("kernelrl_core.cli.validate", "Check a recipe and report all of its errors."),
     "explain": ("kernelrl_core.cli.explain", "Explain a recipe key, option, component, metric or rule."),
     "schema": ("kernelrl_core.cli.schema", "Print the JSON schema of recipes."),
-    "plugins": ("kernelrl_core.cli.plugins", "List, describe and check plugins."),
+    "plugins": ("kernelrl_core.cli.plugins", "List, describe, check and write plugins."),
     "recipes": ("kernelrl_core.cli.recipes", "List, show and copy recipes."),
     "tasks": ("kernelrl_core.cli.tasks", "List, show and audit tasks."),
     "runs": ("kernelrl_core.cli.runs", "List runs, show one, review its suspect samples."),

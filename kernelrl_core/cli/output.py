@@ -27,7 +27,7 @@ __all__ = [
 
 
 def require_output(path: Path, *, force: bool | None = None) -> None:
-    """Check the file of an option --output before the work begins.
+    """Check the file or directory of an option --output before the work begins.
 
     Args:
         force: whether an existing file may be overwritten. None: the command has no option --force.
@@ -41,7 +41,7 @@ def require_output(path: Path, *, force: bool | None = None) -> None:
     if not directory.is_dir():
         raise UsageError(f"--output {path}: directory {directory} does not exist", fix=f"mkdir -p {directory}")
     if path.exists() and not force:
-        fix = "choose another file, or remove this one" if force is None else "choose another file, or add --force"
+        fix = "choose another path, or remove this one" if force is None else "choose another path, or add --force"
         raise UsageError(f"--output {path} already exists", fix=fix)
     require_writable(path)
 
@@ -56,7 +56,7 @@ def require_writable(path: Path) -> None:
 
     place = next(found for found in (path.absolute(), *path.absolute().parents) if found.exists())
     if not os.access(place, os.W_OK):
-        raise UsageError(f"--output {path}: {place} cannot be written", fix="choose another file, or permit access")
+        raise UsageError(f"--output {path}: {place} cannot be written", fix="choose another path, or permit access")
 
 
 def print_json(document: Any, *, indent: int | None = None) -> None:

@@ -1,4 +1,4 @@
-"""`kernelrl plugins`: list, describe and check plugins."""
+"""`kernelrl plugins`: list, describe, check and write plugins."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kernelrl_core.cli import plugins_check
+from kernelrl_core.cli import plugins_check, plugins_new
 from kernelrl_core.cli.output import print_json, print_lines, table
 
 if TYPE_CHECKING:
@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 
 @click.group("plugins")
 def command() -> None:
-    """List, describe and check plugins."""
+    """List, describe, check and write plugins."""
 
 
 command.add_command(plugins_check.command)
+command.add_command(plugins_new.command)
 
 
 @command.command("list", short_help="List plugins and their components.")

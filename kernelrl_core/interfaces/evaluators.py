@@ -4,47 +4,152 @@ The core adds capacity limits, coalescing of identical requests in flight, retri
 kernel is an `Evaluation`; a broken machine raises `InfrastructureError`. An `EvaluationRequest` is plain data:
 `to_json` and `from_json` carry it to another machine.
 
-    # my_plugin/__init__.py
-    from kernelrl_core.api import Component, hookimpl
+    # src/kernelrl_plugin_cluster/__init__.py
+    """Evaluator `cluster` for kernelrl."""
+
+    from kernelrl_core.api import Component, Requires, hookimpl
+
 
     @hookimpl
-    def kernelrl_evaluators():
-        return [Component("cluster", "my_plugin.cluster:Cluster", config="my_plugin.cluster:ClusterConfig")]
+    def kernelrl_evaluators() -> list[Component]:
+        return [
+            Component(
+                "cluster",
+                target="kernelrl_plugin_cluster.evaluator:Cluster",
+                config="kernelrl_plugin_cluster.options:ClusterConfig",
+                summary="Evaluates through a program, on any machine",
+                requires=Requires(modules=("kernelrl_plugin_local",), fix="pip install kernelrl-plugin-local"),
+            )
+        ]
 
-    # my_plugin/cluster.py
-    import asyncio
-    import json
+    # src/kernelrl_plugin_cluster/options.py
+    """Options of the evaluator `cluster`."""
+
+    import sys
 
     import attrs
 
-    from kernelrl_core.api.errors import InfrastructureError
-    from kernelrl_core.api.evaluators import Evaluator, EvaluatorConfig, Evaluation, from_json, to_json
+    from kernelrl_core.api.config import PositiveInt
+    from kernelrl_core.api.evaluators import EvaluatorConfig
+
 
     @attrs.frozen
     class ClusterConfig(EvaluatorConfig):
-        command: str
-        """Program that reads a request as JSON and writes an evaluation as JSON."""
+        """Options."""
+
+        command: tuple[str, ...] = (sys.executable, "-m", "kernelrl_plugin_cluster.worker")
+        """Program that reads a request as JSON and writes an evaluation as JSON. To use another machine, begin with
+        `ssh` and its name."""
+        capacity: PositiveInt = PositiveInt(2)
+        """Maximum number of concurrent requests."""
+
+    # src/kernelrl_plugin_cluster/evaluator.py
+    """The evaluator `cluster`."""
+
+    import asyncio
+    import json
+    from asyncio.subprocess import PIPE
+
+    from kernelrl_core.api.errors import InfrastructureError
+    from kernelrl_core.api.evaluators import Evaluation, EvaluationRequest, Evaluator, from_json, to_json
+    from kernelrl_plugin_cluster.options import ClusterConfig
+
 
     class Cluster(Evaluator):
-        def __init__(self, config):
-            self.capacity = 8
+        """Starts one process per candidate."""
+
+        def __init__(self, config: ClusterConfig) -> None:
+            self.capacity = config.capacity
             self._command = config.command
 
-        def identity(self):
-            return self._command
+        def identity(self) -> str:
+            return " ".join(self._command)
 
-        async def evaluate(self, request):
-            process = await asyncio.create_subprocess_exec(
-                self._command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
-            )
-            output, _ = await process.communicate(json.dumps(to_json(request)).encode())
+        async def evaluate(self, request: EvaluationRequest) -> Evaluation:
+            process = await asyncio.create_subprocess_exec(*self._command, stdin=PIPE, stdout=PIPE, stderr=PIPE)
+            try:
+                output, errors = await process.communicate(json.dumps(to_json(request)).encode())
+            finally:
+                if process.returncode is None:  # cancelled
+                    process.kill()
+                    await process.wait()
             if process.returncode:
-                raise InfrastructureError(f"{self._command} failed with {process.returncode}")
+                raise InfrastructureError(f"{self.identity()} failed: {errors.decode(errors='replace')[-500:]}")
             return from_json(Evaluation, json.loads(output))
+
+    # src/kernelrl_plugin_cluster/worker.py
+    """The worker of the evaluator `cluster`: evaluates the request on stdin with evaluator `local`."""
+
+    import asyncio
+    import json
+    import sys
+
+    from kernelrl_core.api.components import component_block, registry
+    from kernelrl_core.api.evaluators import Evaluation, EvaluationRequest, from_json, to_json
+
+
+    async def evaluate(request: EvaluationRequest) -> Evaluation:
+        use = component_block("evaluator", {"use": "local", "workers": 1}, registry())
+        evaluator = registry().make("evaluators", use)
+        try:
+            await evaluator.start()
+            return await evaluator.evaluate(request)
+        finally:
+            await evaluator.aclose()
+
+
+    if __name__ == "__main__":
+        found = asyncio.run(evaluate(from_json(EvaluationRequest, json.load(sys.stdin))))
+        json.dump(to_json(found), sys.stdout)
+
+    # tests/test_cluster.py
+    """Contract of the evaluator `cluster`, with a worker that executes no candidate."""
+
+    import asyncio
+    import sys
+    from types import MappingProxyType
+
+    import pytest
+
+    from kernelrl_core.api.errors import InfrastructureError
+    from kernelrl_core.testing.contracts import EvaluatorContract
+    from kernelrl_core.testing.values import make_request
+    from kernelrl_plugin_cluster.evaluator import Cluster
+    from kernelrl_plugin_cluster.options import ClusterConfig
+
+    pytest.importorskip("kernelrl_plugin_triton", reason="the contract evaluates the example of backend triton")
+
+    WORKER = """
+    import ast, json, sys
+
+    source = json.load(sys.stdin)["source"]
+    try:
+        ast.parse(source)
+        outcome = "runtime_error" if "planted" in source else "incorrect" if "zeros(())" in source else "correct"
+    except SyntaxError:
+        outcome = "compile_error"
+    correct = outcome == "correct"
+    found = {"outcome": outcome, "message": "" if correct else outcome, "tests_passed": 5 * correct, "tests_total": 5}
+    json.dump(found, sys.stdout)
+    """
+    """Decides by the text of a candidate of the contract."""
+
+
+    class TestContract(EvaluatorContract):
+        component = "cluster"
+        options = MappingProxyType({"command": (sys.executable, "-c", WORKER)})
+        backend = "triton"
+
+
+    def test_a_program_that_fails_is_an_infrastructure_error() -> None:
+        config = ClusterConfig(command=(sys.executable, "-c", "raise SystemExit('no GPU')"))
+        evaluator = Cluster(config)
+        with pytest.raises(InfrastructureError, match="no GPU"):
+            asyncio.run(evaluator.evaluate(make_request()))
 
 In a recipe:
 
-    evaluator: {use: cluster, command: ./evaluate.sh}
+    evaluator: {use: cluster, command: [ssh, gpu-box, python, -m, kernelrl_plugin_cluster.worker]}
 '''
 
 from __future__ import annotations

@@ -7,9 +7,15 @@ one file per kind, with the base classes and a complete sample plugin.
     from kernelrl_core.api import Component, hookimpl
 
     @hookimpl
-    def kernelrl_rewards():
-        return [Component("brevity", "my_plugin.brevity:Brevity", config="my_plugin.brevity:BrevityConfig",
-                          summary="Prefers short kernels")]
+    def kernelrl_rewards() -> list[Component]:
+        return [
+            Component(
+                "brevity",
+                target="kernelrl_plugin_brevity.reward:Brevity",
+                config="kernelrl_plugin_brevity.options:BrevityConfig",
+                summary="Prefers short kernels",
+            )
+        ]
 """
 
 from __future__ import annotations

@@ -24,62 +24,146 @@ These samples come first in the first substep.
 `train.ratio`, `train.kl` or `train.mismatch` outside of it. After `start` the policy's own `capabilities` may be
 smaller; the core checks them again.
 
-    # my_plugin/__init__.py
+    # src/kernelrl_plugin_bandit/__init__.py
+    """Policy `bandit` for kernelrl."""
+
     from kernelrl_core.api import Component, hookimpl
 
-    @hookimpl
-    def kernelrl_policies():
-        return [Component("constant", "my_plugin.constant:Constant", config="my_plugin.constant:ConstantConfig")]
 
-    # my_plugin/constant.py
+    @hookimpl
+    def kernelrl_policies() -> list[Component]:
+        return [
+            Component(
+                "bandit",
+                target="kernelrl_plugin_bandit.policy:Bandit",
+                config="kernelrl_plugin_bandit.options:BanditConfig",
+                summary="Chooses among fixed replies, and learns which",
+            )
+        ]
+
+    # src/kernelrl_plugin_bandit/options.py
+    """Options of the policy `bandit`."""
+
     import attrs
 
-    from kernelrl_core.api.policies import (
-        LossSample, PolicyCapabilities, PolicyConfig, Prompt, Reply, TrainablePolicy, Update
-    )
+    from kernelrl_core.api.policies import PolicyCapabilities, PolicyConfig
+
 
     @attrs.frozen
-    class ConstantConfig(PolicyConfig):
-        text: str = "no kernel"
-        """The reply to every prompt."""
+    class BanditConfig(PolicyConfig):
+        """Options and capabilities."""
 
-        def capabilities(self):
-            return PolicyCapabilities(losses=frozenset({"ppo"}), deterministic=True)
+        replies: tuple[str, ...] = ("no kernel", "no kernel either")
+        """The replies to every prompt."""
 
-    class Constant(TrainablePolicy):
+        def capabilities(self) -> PolicyCapabilities:
+            return PolicyCapabilities(losses=frozenset({"importance_sampling"}), deterministic=True, logprobs=True)
+
+    # src/kernelrl_plugin_bandit/policy.py
+    """The policy `bandit`."""
+
+    import math
+    import random
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+    from typing import Any, Literal
+
+    from kernelrl_core.api.policies import (
+        Message,
+        PolicyContext,
+        Prompt,
+        Reply,
+        SamplingSettings,
+        TrainablePolicy,
+        TrainingSample,
+        Update,
+    )
+    from kernelrl_plugin_bandit.options import BanditConfig
+
+
+    class Bandit(TrainablePolicy):
+        """A softmax over the replies. Each reply is one token: its index."""
+
         context_tokens = 100_000
 
-        def __init__(self, config):
-            self._text = config.text
-            self._steps = 0
+        def __init__(self, config: BanditConfig) -> None:
             self.capabilities = config.capabilities()
+            self._replies = config.replies
+            self._logits = [0.0] * len(config.replies)
 
-        async def start(self, context):
-            context.say("policy constant: nothing to load")
+        async def start(self, context: PolicyContext) -> None:
+            context.say(f"policy bandit: {len(self._replies)} replies")
 
-        def render(self, messages):
+        def render(self, messages: Sequence[Message]) -> Prompt:
             text = "\\n".join(message.content for message in messages)
             return Prompt(tuple(messages), tuple(text.encode()))
 
-        async def sample(self, prompt, settings):
-            tokens = tuple(self._text.encode())[: settings.max_tokens]
-            return Reply(bytes(tokens).decode(), tokens, (0.0,) * len(tokens), "stop")
+        async def sample(self, prompt: Prompt, settings: SamplingSettings) -> Reply:
+            weights = _softmax([logit / max(settings.temperature, 1e-6) for logit in self._logits])
+            (token,) = random.Random(settings.seed).choices(range(len(weights)), weights)
+            return Reply(self._replies[token], (token,), (math.log(_softmax(self._logits)[token]),), "stop")
 
-        async def update(self, update):
-            self._steps += 1
-            samples = [sample for substep in update.substeps for sample in substep]
-            return {"loss": -sum(sum(sample.advantages) for sample in samples)}
+        async def logprobs(
+            self, samples: Sequence[TrainingSample], weights: Literal["current", "reference"]
+        ) -> Sequence[Sequence[float]]:
+            now = _softmax(self._logits)
+            return [[math.log(now[token]) for token in sample.tokens] for sample in samples]
 
-        async def save(self, directory):
-            return {"steps": self._steps}
+        async def update(self, update: Update) -> Mapping[str, float]:
+            loss = 0.0
+            for substep in update.substeps:
+                now, gradient = _softmax(self._logits), [0.0] * len(self._logits)
+                for sample in substep:
+                    (token,), (before,), (advantage,) = sample.tokens, sample.sampler_logprobs, sample.advantages
+                    weighted = advantage * now[token] / math.exp(before)
+                    loss -= weighted
+                    gradient = [
+                        slope + weighted * ((index == token) - probability)
+                        for index, (slope, probability) in enumerate(zip(gradient, now, strict=True))
+                    ]
+                rate = update.optimizer.learning_rate
+                self._logits = [logit + rate * slope for logit, slope in zip(self._logits, gradient, strict=True)]
+            return {"loss": loss}
 
-        async def load(self, state, directory):
-            self._steps = state["steps"]
+        async def save(self, directory: Path) -> Mapping[str, Any]:
+            return {"logits": self._logits}
+
+        async def load(self, state: Mapping[str, Any], directory: Path) -> None:
+            self._logits = list(state["logits"])
+
+
+    def _softmax(logits: Sequence[float]) -> list[float]:
+        exponentials = [math.exp(logit - max(logits)) for logit in logits]
+        return [value / sum(exponentials) for value in exponentials]
+
+    # tests/test_bandit.py
+    """Contract and learning of the policy `bandit`."""
+
+    import asyncio
+    import math
+
+    from kernelrl_core.api.policies import Loss, LossSample, OptimizerSettings, TrainingSample, Update
+    from kernelrl_core.testing.contracts import PolicyContract
+    from kernelrl_plugin_bandit.options import BanditConfig
+    from kernelrl_plugin_bandit.policy import Bandit
+
+
+    class TestContract(PolicyContract):
+        component = "bandit"
+
+
+    def test_an_update_follows_the_gradient() -> None:
+        policy = Bandit(BanditConfig())
+        sample = LossSample("0.0.0.0", (), (1,), (math.log(0.5),), (1.0,))
+        optimizer = OptimizerSettings(0.1, beta1=0.9, beta2=0.95, eps=1e-8, weight_decay=0.0, max_grad_norm=None)
+        asyncio.run(policy.update(Update(0, ((sample,),), (), Loss("importance_sampling", 0.2, 0.2), optimizer)))
+        ((found,),) = asyncio.run(policy.logprobs([TrainingSample("0.0.0.0", (), (1,), (), 0.0)], "current"))
+        assert math.isclose(found, math.log(math.exp(0.05) / (math.exp(0.05) + math.exp(-0.05))))
 
 In a recipe:
 
-    policy: {use: constant, text: no kernel}
-    train: {loss: ppo}   # a loss that `capabilities` lists
+    policy: {use: bandit, replies: [no kernel, no kernel either]}
+    train: {loss: importance_sampling}   # a loss that `capabilities` lists
 '''
 
 from __future__ import annotations

@@ -8,36 +8,82 @@ To try a component, call it in a test: `Brevity(BrevityConfig()).score(make_turn
 with `policy: {use: scripted, path: replies.yaml}` and `sampling: {max_tokens: 20000}`: a token of this policy is a
 byte, and a longer reply is cut off. `reward_part/brief` in `metrics.jsonl` is the weighted mean.
 
-    # my_plugin/__init__.py
+    # src/kernelrl_plugin_brevity/__init__.py
+    """Reward component `brevity` for kernelrl."""
+
     from kernelrl_core.api import Component, hookimpl
 
-    @hookimpl
-    def kernelrl_rewards():
-        return [Component("brevity", "my_plugin.brevity:Brevity", config="my_plugin.brevity:BrevityConfig",
-                          summary="Prefers short kernels")]
 
-    # my_plugin/brevity.py
+    @hookimpl
+    def kernelrl_rewards() -> list[Component]:
+        return [
+            Component(
+                "brevity",
+                target="kernelrl_plugin_brevity.reward:Brevity",
+                config="kernelrl_plugin_brevity.options:BrevityConfig",
+                summary="Prefers short kernels",
+            )
+        ]
+
+    # src/kernelrl_plugin_brevity/options.py
+    """Options of the reward component `brevity`."""
+
     import attrs
 
     from kernelrl_core.api.config import PositiveInt
-    from kernelrl_core.api.rewards import Reward, RewardBounds, RewardConfig
+    from kernelrl_core.api.rewards import RewardBounds, RewardConfig
+
 
     @attrs.frozen
     class BrevityConfig(RewardConfig):
+        """Options and bounds."""
+
         characters: PositiveInt = PositiveInt(4000)
         """Source length, in characters, from which the score is 0."""
 
-        def bounds(self):
+        def bounds(self) -> RewardBounds:
             return RewardBounds(low=0.0, high=1.0, gap=-1.0)
 
-    class Brevity(Reward):
-        def __init__(self, config):
-            self._limit = config.characters
+    # src/kernelrl_plugin_brevity/reward.py
+    """The reward component `brevity`."""
 
-        def score(self, turn):
+    from kernelrl_core.api.rewards import Reward, Turn
+    from kernelrl_plugin_brevity.options import BrevityConfig
+
+
+    class Brevity(Reward):
+        """1 for an empty source, linear to 0 at `characters`."""
+
+        def __init__(self, config: BrevityConfig) -> None:
+            self._characters = config.characters
+
+        def score(self, turn: Turn) -> float:
             if turn.candidate is None:
                 return 0.0
-            return max(0.0, 1.0 - len(turn.candidate.source) / self._limit)
+            return max(0.0, 1.0 - len(turn.candidate.source) / self._characters)
+
+    # tests/test_brevity.py
+    """Contract and scores of the reward component `brevity`."""
+
+    from kernelrl_core.api.rewards import Outcome
+    from kernelrl_core.testing.contracts import RewardContract
+    from kernelrl_core.testing.values import make_turn
+    from kernelrl_plugin_brevity.options import BrevityConfig
+    from kernelrl_plugin_brevity.reward import Brevity
+
+
+    class TestContract(RewardContract):
+        component = "brevity"
+        sources = ("# " + "long " * 5000,)
+
+
+    def test_half_of_the_characters_gives_half_the_score() -> None:
+        turn = make_turn(Outcome.CORRECT, source="x" * 2000)
+        assert Brevity(BrevityConfig()).score(turn) == 0.5
+
+
+    def test_a_reply_without_a_candidate_gets_no_score() -> None:
+        assert Brevity(BrevityConfig()).score(make_turn(Outcome.FORMAT_ERROR)) == 0.0
 
 In a recipe, options are keys next to `use`:
 

@@ -2,53 +2,112 @@
 
 A task source parses references and never executes them: only the judge executes a reference.
 
-    # my_plugin/__init__.py
+    # src/kernelrl_plugin_elementwise/__init__.py
+    """Task source `elementwise` for kernelrl."""
+
     from kernelrl_core.api import Component, hookimpl
 
-    @hookimpl
-    def kernelrl_tasks():
-        return [Component("elementwise", "my_plugin.source:Elementwise")]
 
-    # my_plugin/source.py
+    @hookimpl
+    def kernelrl_tasks() -> list[Component]:
+        return [
+            Component(
+                "elementwise",
+                target="kernelrl_plugin_elementwise.tasks:Elementwise",
+                config="kernelrl_plugin_elementwise.options:ElementwiseConfig",
+                summary="Three functions of PyTorch, element by element",
+            )
+        ]
+
+    # src/kernelrl_plugin_elementwise/options.py
+    """Options of the task source `elementwise`."""
+
+    import attrs
+
+    from kernelrl_core.api.config import PositiveInt
+    from kernelrl_core.api.tasks import TaskConfig
+
+
+    @attrs.frozen
+    class ElementwiseConfig(TaskConfig):
+        """Options."""
+
+        size: PositiveInt = PositiveInt(1024)
+        """Number of elements of the input."""
+
+    # src/kernelrl_plugin_elementwise/tasks.py
+    """The task source `elementwise`."""
+
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
     from kernelrl_core.api.errors import UsageError
     from kernelrl_core.api.tasks import Task, TaskSource, parse_task_source
+    from kernelrl_plugin_elementwise.options import ElementwiseConfig
 
-    REFERENCE = """
+    FUNCTIONS = {"train": ("sin", "cos"), "held_out": ("tanh",)}
+    REFERENCE = """\\
     import torch
+
 
     class Model(torch.nn.Module):
         def forward(self, x):
             return torch.{function}(x)
 
+
     def get_inputs():
-        return [torch.randn(1024)]
+        return [torch.randn({size})]
+
 
     def get_init_inputs():
         return []
     """
 
+
     class Elementwise(TaskSource):
-        _functions = {"train": ("sin", "cos"), "held_out": ("tanh",)}
+        """One task per function."""
 
-        def splits(self):
-            return tuple(self._functions)
+        def __init__(self, config: ElementwiseConfig) -> None:
+            self._size = config.size
 
-        def tasks(self, split):
-            if split not in self._functions:
-                raise UsageError(f"no split {split!r}; known: {', '.join(self._functions)}")
-            tasks = []
-            for function in self._functions[split]:
-                reference = REFERENCE.format(function=function)
-                parse_task_source(reference, f"elementwise/{function}")
-                tasks.append(Task(id=f"elementwise/{function}", reference=reference, split=split))
-            return tasks
+        def splits(self) -> Sequence[str]:
+            return tuple(FUNCTIONS)
 
-        def manifest(self):
-            return {"functions": self._functions}
+        def tasks(self, split: str) -> Sequence[Task]:
+            if split not in FUNCTIONS:
+                raise UsageError(f"no split {split!r}", fix=f"choose one of: {', '.join(FUNCTIONS)}")
+            return [self._task(function, split) for function in FUNCTIONS[split]]
+
+        def manifest(self) -> Mapping[str, Any]:
+            return {"functions": {split: list(functions) for split, functions in FUNCTIONS.items()}, "size": self._size}
+
+        def _task(self, function: str, split: str) -> Task:
+            reference = REFERENCE.format(function=function, size=self._size)
+            task_id = f"elementwise/{function}"
+            parse_task_source(reference, task_id)
+            return Task(task_id, reference, split)
+
+    # tests/test_elementwise.py
+    """Contract and tasks of the task source `elementwise`."""
+
+    from kernelrl_core.testing.contracts import TaskSourceContract
+    from kernelrl_plugin_elementwise.options import ElementwiseConfig
+    from kernelrl_plugin_elementwise.tasks import Elementwise
+
+
+    class TestContract(TaskSourceContract):
+        component = "elementwise"
+
+
+    def test_references_call_their_function() -> None:
+        (task,) = Elementwise(ElementwiseConfig()).tasks("held_out")
+        assert task.id == "elementwise/tanh"
+        assert "torch.tanh(x)" in task.reference
 
 In a recipe:
 
-    tasks: {use: elementwise}
+    tasks: {use: elementwise, size: 65536}
+    policy: {warm_start: null}   # it needs demonstrations
 '''
 
 from __future__ import annotations

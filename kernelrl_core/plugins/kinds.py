@@ -61,7 +61,7 @@ KINDS_BY_NAME: Mapping[str, Kind] = dict(
         _kind("policies", "policy", "Policy", "PolicyConfig"),
         _kind("advantages", "advantage", "", "AdvantageConfig"),
         _kind("loggers", "logger", "Logger", "LoggerConfig"),
-        ("commands", Kind("command", "kernelrl_core.interfaces.config", "", "ComponentConfig")),
+        _kind("commands", "command", "", "ComponentConfig"),
     )
 )
 """Name of the hook without `kernelrl_` -> kind."""

@@ -10,12 +10,17 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-__all__ = ["distribution_of"]
+__all__ = ["distribution_of", "known_distributions"]
 
 
 def distribution_of(kind: str, name: str) -> str:
     """The bundled distribution of a component; empty if none provides it."""
     return _table().get(kind, {}).get(name, "")
+
+
+def known_distributions() -> frozenset[str]:
+    """The bundled distributions that provide components."""
+    return frozenset(distribution for components in _table().values() for distribution in components.values())
 
 
 @functools.cache

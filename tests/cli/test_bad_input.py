@@ -207,6 +207,36 @@ CASES = {
     "rule of a plugin that is text": Case(
         ["plugins", "check", "norule"], 1, r"^checkers: sleep: FAILS: rules must be a list or tuple of Rule", NO_RULE
     ),
+    "unknown kind of a new plugin": Case(
+        ["plugins", "new", "rewrds", "brief"],
+        2,
+        r"(?s)no kind of plugin 'rewrds'; did you mean 'rewards'\?.*fix: kernelrl plugins new rewards brief$",
+    ),
+    "impossible name of a new plugin": Case(
+        ["plugins", "new", "reward", "My reward"],
+        2,
+        r"(?s)name 'My reward': .*fix: kernelrl plugins new rewards my-reward$",
+    ),
+    "name of another component for a new plugin": Case(
+        ["plugins", "new", "feedback", "raw"],
+        2,
+        r"(?s)feedback formatter 'raw' exists already, in kernelrl-plugin-feedback",
+    ),
+    "name of another plugin for a new plugin": Case(
+        ["plugins", "new", "reward", "local"], 2, r"plugin 'local' exists already, in kernelrl-plugin-local"
+    ),
+    "name of a command for a new plugin": Case(
+        ["plugins", "new", "command", "run"], 2, r"(?s)command 'run' exists already, .*new commands my-run"
+    ),
+    "existing folder of a new plugin": Case(
+        ["plugins", "new", "reward", "brief"],
+        2,
+        r"(?s)kernelrl-plugin-brief already exists.*fix: choose another path",
+        {"kernelrl-plugin-brief/README.md": "mine"},
+    ),
+    "missing folder of a new plugin": Case(
+        ["plugins", "new", "reward", "brief", "--output", "here/brief"], 2, r"(?s)here does not exist.*fix: mkdir -p"
+    ),
     "context too small for the prompts": Case(
         ["validate", "quickstart", "policy.context_tokens=257"],
         2,

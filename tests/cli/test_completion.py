@@ -1,4 +1,4 @@
-"""Completion in the real shells: commands, options, runs, recipes and plugins."""
+"""Completion in the real shells: commands, options, runs, recipes, plugins and their kinds."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ LINES = {
     "kernelrl eval quickstart_m": "kernelrl eval quickstart_multi_turn",
     "kernelrl runs show sec": "kernelrl runs show second",
     "kernelrl plugins show cor": "kernelrl plugins show core",
+    "kernelrl plugins new rew": "kernelrl plugins new rewards",
     "kernelrl doctor --recipe smo": "kernelrl doctor --recipe smoke",
     "kernelrl validate own_rec": "kernelrl validate own_recipe.yaml",
 }

@@ -1,0 +1,69 @@
+'''Commands: further commands of `kernelrl`.
+
+A command is a `click.Command`. Its module is imported when the command runs or prints its help; `kernelrl --help` shows
+the summary of the component. Import heavy modules inside the function. Results are written to stdout, messages to
+stderr; raise the errors of `kernelrl_core.api.errors`, which have exit codes.
+
+    # src/kernelrl_plugin_slow_turns/__init__.py
+    """Command `slow-turns` for kernelrl."""
+
+    from kernelrl_core.api import Component, hookimpl
+
+
+    @hookimpl
+    def kernelrl_commands() -> list[Component]:
+        return [
+            Component(
+                "slow-turns",
+                target="kernelrl_plugin_slow_turns.command:command",
+                summary="List the slowest evaluations of a run",
+            )
+        ]
+
+    # src/kernelrl_plugin_slow_turns/command.py
+    """The command `slow-turns`."""
+
+    import click
+
+
+    @click.command("slow-turns")
+    @click.argument("run")
+    @click.option("--count", default=5, show_default=True, help="Number of turns.")
+    def command(run: str, count: int) -> None:
+        """List the turns of RUN whose evaluation took longest.
+
+        \\b
+        Example:
+          kernelrl slow-turns runs/quickstart --count 3
+        """
+        from kernelrl_core.api.runs import find_run
+
+        rows = sorted(find_run(run).rows("samples"), key=lambda row: row["seconds"].get("evaluate", 0.0), reverse=True)
+        for row in rows[:count]:
+            click.echo(f"{row['seconds'].get('evaluate', 0.0):8.2f} s  {row['sample']}  {row['outcome']}")
+
+    # tests/test_slow_turns.py
+    """Output of the command `slow-turns`."""
+
+    import json
+    from pathlib import Path
+
+    from click.testing import CliRunner
+
+    from kernelrl_core.api.runs import RunDir
+    from kernelrl_plugin_slow_turns.command import command
+
+
+    def test_the_slowest_turn_comes_first(tmp_path: Path) -> None:
+        run = RunDir.create(tmp_path / "run", {}, {})
+        turns = [{"sample": f"0.0.{n}.0", "outcome": "correct", "seconds": {"evaluate": n}} for n in (1, 3, 2)]
+        run.journal_path("samples").write_text("".join(json.dumps(turn) + "\\n" for turn in turns))
+        done = CliRunner().invoke(command, [str(run.path), "--count", "2"])
+        assert (done.exit_code, done.output) == (0, "    3.00 s  0.0.3.0  correct\\n    2.00 s  0.0.2.0  correct\\n")
+'''
+
+from __future__ import annotations
+
+from kernelrl_core.interfaces.config import ComponentConfig
+
+__all__ = ["ComponentConfig"]
