@@ -42,7 +42,7 @@ def results(packages: Mapping[str, Path], tmp_path_factory: pytest.TempPathFacto
     """Kind -> endings of the tests of its package: `passed`, `skipped: …` or `failure: …`."""
     folder = tmp_path_factory.mktemp("results")
     tests = [str(project / "tests") for project in packages.values()]
-    options = ["-q", "-p", "no:cacheprovider", "--import-mode=importlib", "-c", "/dev/null", "--rootdir", str(folder)]
+    options = ["-q", "-p", "no:cacheprovider", "-c", str(packages["rewards"] / "pyproject.toml")]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *options, "--junitxml", str(folder / "results.xml"), *tests],
         env=environment(packages.values()),
