@@ -117,18 +117,6 @@ def test_the_readme_lists_every_distribution() -> None:
     assert [folder.name for folder in DISTRIBUTIONS if folder.name not in readme] == []
 
 
-def test_every_path_in_the_documentation_exists() -> None:
-    missing = []
-    for pattern in ("*.md", "docs/*.md", "plugins/*/README.md", "recipes/*.yaml"):
-        for page in ROOT.glob(pattern):
-            named = re.findall(r"\b(?:kernelrl_core|tests|scripts|benchmarks)/[\w./-]*\w", page.read_text())
-            # A plugin's README names its own tests.
-            missing += [
-                (page, path) for path in named if not (ROOT / path).exists() and not (page.parent / path).exists()
-            ]
-    assert missing == []
-
-
 @pytest.mark.skipif(shutil.which("git") is None, reason="git lists the files")
 def test_the_repository_names_no_machine_path() -> None:
     done = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)

@@ -17,10 +17,10 @@ def command(context: click.Context, shell: str) -> None:
     """Print the completion script for SHELL. It completes commands, options, runs, recipes and plugins.
 
     \b
-    Set up, once:
-      bash   echo 'source <(kernelrl completion bash)' >> ~/.bashrc
-      zsh    echo 'source <(kernelrl completion zsh)' >> ~/.zshrc      after compinit
-      fish   kernelrl completion fish > ~/.config/fish/completions/kernelrl.fish
+    Examples, each to be called once:
+      echo 'source <(kernelrl completion bash)' >> ~/.bashrc
+      echo 'source <(kernelrl completion zsh)' >> ~/.zshrc    # after compinit
+      kernelrl completion fish > ~/.config/fish/completions/kernelrl.fish
     """
     from click.shell_completion import get_completion_class
 

@@ -16,7 +16,15 @@ if TYPE_CHECKING:
 
 @click.group("plugins")
 def command() -> None:
-    """List, describe, check and write plugins."""
+    """List, describe, check and write plugins.
+
+    \b
+    Examples:
+      kernelrl plugins list
+      kernelrl plugins show rewards
+      kernelrl plugins check rewards
+      kernelrl plugins new reward brevity
+    """
 
 
 command.add_command(plugins_check.command)
@@ -26,7 +34,13 @@ command.add_command(plugins_new.command)
 @command.command("list", short_help="List plugins and their components.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def list_command(as_json: bool) -> None:
-    """List all installed plugins with their components, including broken and disabled plugins."""
+    """List all installed plugins with their components, including broken and disabled plugins.
+
+    \b
+    Examples:
+      kernelrl plugins list
+      kernelrl plugins list --json
+    """
     from kernelrl_core.plugins.registry import registry
 
     plugins = registry().plugins

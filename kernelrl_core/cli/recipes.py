@@ -11,7 +11,14 @@ from kernelrl_core.cli.output import print_json, table
 
 @click.group("recipes")
 def command() -> None:
-    """List, show and copy recipes."""
+    """List, show and copy recipes.
+
+    \b
+    Examples:
+      kernelrl recipes list
+      kernelrl recipes show quickstart --resolved
+      kernelrl recipes copy quickstart my_recipe.yaml
+    """
 
 
 @command.command("list", short_help="List all recipes, with a line each.")
@@ -20,6 +27,11 @@ def list_command(as_json: bool) -> None:
     """List the recipes of ./recipes and the bundled ones, with their needs and their duration or amounts.
 
     A recipe of ./recipes hides a bundled one of its name.
+
+    \b
+    Examples:
+      kernelrl recipes list
+      kernelrl recipes list --json
     """
     from kernelrl_core.planning.duration import header_entries
     from kernelrl_core.planning.load import recipes

@@ -15,13 +15,26 @@ if TYPE_CHECKING:
 
 @click.group("runs")
 def command() -> None:
-    """List the runs below ./runs, show, compare or delete them, and review suspect samples."""
+    """List the runs below ./runs, show, compare or delete them, and review suspect samples.
+
+    \b
+    Examples:
+      kernelrl runs list
+      kernelrl runs compare first second
+      kernelrl runs suspects first
+    """
 
 
 @command.command("list", short_help="List runs with state and progress.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def list_command(as_json: bool) -> None:
-    """List the runs below ./runs, oldest first, with state, progress and share of correct kernels."""
+    """List the runs below ./runs, oldest first, with state, progress and share of correct kernels.
+
+    \b
+    Examples:
+      kernelrl runs list
+      kernelrl runs list --json
+    """
     from kernelrl_core.runs.directory import list_runs
 
     found = [run_facts(run) for run in list_runs()]
@@ -58,7 +71,13 @@ def run_facts(run: RunDir) -> dict[str, Any]:
 @click.argument("run")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def show_command(run: str, as_json: bool) -> None:
-    """Show RUN: state, result, start time, version and latest checkpoint. --json adds the provenance."""
+    """Show RUN: state, result, start time, version and latest checkpoint. --json adds the provenance.
+
+    \b
+    Examples:
+      kernelrl runs show quickstart
+      kernelrl runs show runs/quickstart --json
+    """
     from kernelrl_core.runs.directory import find_run
     from kernelrl_core.runs.summary import result_rows, summary
 
@@ -152,6 +171,11 @@ def suspects_command(run: str, hacked: bool, kernels: str | None, as_json: bool)
 
     These are the correct samples with verdict suspect, and the correct samples that failed verification
     (verify.train). "row" is the line number in samples.jsonl.
+
+    \b
+    Examples:
+      kernelrl runs suspects quickstart
+      kernelrl runs suspects quickstart --kernels suspects
     """
     from pathlib import Path
 

@@ -2,8 +2,11 @@
 
 A fake policy replies `right` or `wrong`; the fake environment and the fake evaluator take these words for the outcome:
 
+    from kernelrl_core.testing.fakes import FakeEnvironment, FakePolicy
+    from kernelrl_core.testing.training import make_recipe
+
     policy = FakePolicy(replies=["wrong", "right 2.5"])
-    environment = FakeEnvironment(make_recipe(episode=EpisodeSettings(turns=2)))
+    environment = FakeEnvironment(make_recipe())
 
 Every method of `FakePolicy` first awaits `before`: a subclass overrides it to wait, to count or to raise.
 """

@@ -1,8 +1,18 @@
 """The training loop of the core around a policy and an environment of a test, and a recipe for it.
 
-run = RunDir.create(tmp_path / "run", {}, {})
-train_here(run, make_recipe(train=TrainSettings(steps=2)), FakeEnvironment(), FakePolicy(), grpo)
-assert len(run.rows("metrics")) == 2
+    from kernelrl_core.api.runs import RunDir
+    from kernelrl_core.testing.fakes import FakeEnvironment, FakePolicy
+    from kernelrl_core.testing.training import make_recipe, train_here
+
+    def centred(returns):
+        mean = sum(map(sum, returns)) / sum(map(len, returns))
+        return [[value - mean for value in row] for row in returns]
+
+    def test_a_run_ends_with_its_last_step(tmp_path):
+        run = RunDir.create(tmp_path / "run", {}, {})
+        assert train_here(run, make_recipe(), FakeEnvironment(), FakePolicy(), centred)
+
+Nothing is evaluated and no process is started.
 """
 
 from __future__ import annotations

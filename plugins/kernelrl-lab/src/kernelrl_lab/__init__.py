@@ -11,11 +11,11 @@ def kernelrl_commands() -> list[Component]:
         Component(
             "lab",
             target="kernelrl_lab.command:command",
-            summary="Measure an evaluator with known hacks and honest kernels",
+            summary="Measure an evaluator with known hacks and honest kernels.",
         ),
         Component(
             "bench",
             target="kernelrl_lab.bench_command:command",
-            summary="Measure the speed of an evaluator, and its agreement with another one",
+            summary="Measure the speed of an evaluator, and its agreement with another one.",
         ),
     ]

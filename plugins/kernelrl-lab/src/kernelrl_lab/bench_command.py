@@ -15,7 +15,12 @@ __all__ = ["command"]
 
 @click.group("bench")
 def command() -> None:
-    """Measure a component."""
+    """Measure a component.
+
+    \b
+    Examples:
+      kernelrl bench evaluator ray --against local
+    """
 
 
 @command.command("evaluator")

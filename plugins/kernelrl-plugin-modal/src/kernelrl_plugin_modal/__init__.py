@@ -24,6 +24,6 @@ def kernelrl_commands() -> list[Component]:
         Component(
             "modal",
             target="kernelrl_plugin_modal.commands:command",
-            summary="Deploy, inspect and stop the app of evaluator modal",
+            summary="Deploy, inspect and stop the app of evaluator modal.",
         )
     ]

@@ -62,7 +62,13 @@ def deploy(recipe: str | None, options: tuple[str, ...]) -> None:
 @_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def status(recipe: str | None, options: tuple[str, ...], as_json: bool) -> None:
-    """Print the containers and waiting calls of the app."""
+    """Print the containers and waiting calls of the app.
+
+    \b
+    Examples:
+      kernelrl modal status --recipe kevin_modal
+      kernelrl modal status gpu=H100 max_containers=64
+    """
     config = _config(recipe, options)
     _require(config)
     import modal
@@ -92,14 +98,26 @@ def status(recipe: str | None, options: tuple[str, ...], as_json: bool) -> None:
 @_options
 @click.option("--follow", "-f", is_flag=True, help="Follow the log.")
 def logs(recipe: str | None, options: tuple[str, ...], follow: bool) -> None:
-    """Print the log of the app's containers."""
+    """Print the log of the app's containers.
+
+    \b
+    Examples:
+      kernelrl modal logs --recipe kevin_modal
+      kernelrl modal logs gpu=H100 --follow
+    """
     _modal(_config(recipe, options), "logs", *(["--follow"] if follow else []))
 
 
 @command.command("down")
 @_options
 def down(recipe: str | None, options: tuple[str, ...]) -> None:
-    """Stop the app and its containers. Runs that use it end and can be resumed after another deploy."""
+    """Stop the app and its containers. Runs that use it end and can be resumed after another deploy.
+
+    \b
+    Examples:
+      kernelrl modal down --recipe kevin_modal
+      kernelrl modal down gpu=H100 max_containers=64
+    """
     _modal(_config(recipe, options), "stop", "--yes")
 
 

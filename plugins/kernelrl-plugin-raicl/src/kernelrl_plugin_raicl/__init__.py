@@ -45,6 +45,6 @@ def kernelrl_commands() -> list[Component]:
         Component(
             "index",
             target="kernelrl_plugin_raicl.commands:command",
-            summary="Build, inspect and query an index of worked kernels",
+            summary="Build, inspect and query an index of worked kernels.",
         )
     ]

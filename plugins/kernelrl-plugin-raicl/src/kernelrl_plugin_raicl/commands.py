@@ -120,6 +120,11 @@ def info(directory: Path, recipe: str | None, as_json: bool) -> None:
     """Verify an index and print its manifest.
 
     With a recipe, records are counted that contain the solution of a task of its `eval.split`, or of a training task.
+
+    \b
+    Examples:
+      kernelrl index info ./kernel_rag_index
+      kernelrl index info ./kernel_rag_index --recipe kevin_raicl
     """
     from kernelrl_plugin_raicl.index.opening import open_index
 
@@ -156,6 +161,11 @@ def query(
     """Print the examples that a search finds for TASK, and those that the leak guard excludes.
 
     TASK is a task id or a file. Without a recipe, only solutions of TASK are leaks.
+
+    \b
+    Examples:
+      kernelrl index query ./starter_index starter/2/softmax
+      kernelrl index query ./kernel_rag_index my_task.py -k 3 --recipe kevin_raicl
     """
     from kernelrl_core.api.episodes import LeakGuard, Use, find_task, load_recipe, registry
     from kernelrl_plugin_raicl.index.opening import open_index

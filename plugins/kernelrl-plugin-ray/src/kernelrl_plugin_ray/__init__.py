@@ -21,5 +21,5 @@ def kernelrl_evaluators() -> list[Component]:
 @hookimpl
 def kernelrl_commands() -> list[Component]:
     return [
-        Component("ray", target="kernelrl_plugin_ray.command:command", summary="Batch scripts that evaluate on Ray")
+        Component("ray", target="kernelrl_plugin_ray.command:command", summary="Print batch scripts for Ray on SLURM.")
     ]

@@ -9,7 +9,12 @@ __all__ = ["command"]
 
 @click.group("ray")
 def command() -> None:
-    """Batch scripts for evaluator ray."""
+    """Write batch scripts for evaluator ray.
+
+    \b
+    Examples:
+      kernelrl ray slurm kevin --nodes 4 --gpus-per-node 8
+    """
 
 
 @command.command("slurm")

@@ -11,11 +11,11 @@ def kernelrl_commands() -> list[Component]:
         Component(
             "report",
             target="kernelrl_report.command:report",
-            summary="Write a run as one HTML file",
+            summary="Write a run as one HTML file.",
         ),
         Component(
             "view",
             target="kernelrl_report.command:view",
-            summary="Show runs live in a browser",
+            summary="Show runs live in a browser.",
         ),
     ]

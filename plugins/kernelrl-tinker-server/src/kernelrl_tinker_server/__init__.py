@@ -11,6 +11,6 @@ def kernelrl_commands() -> list[Component]:
         Component(
             "tinker-server",
             target="kernelrl_tinker_server.command:command",
-            summary="Serve a model on this machine to Tinker's SDK",
+            summary="Serve a model on this machine to Tinker's SDK.",
         )
     ]

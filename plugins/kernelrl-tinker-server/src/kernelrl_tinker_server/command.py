@@ -16,7 +16,8 @@ __all__ = ["command"]
               help="Directory of checkpoints and sessions; a restarted server continues from it.")  # fmt: skip
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", default=8124, show_default=True, help="Port; 0: any free port.")
-@click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True)
+@click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True,
+              help="Device that holds and trains the model.")  # fmt: skip
 @click.option("--dtype", type=click.Choice(["float32", "bfloat16"]), default="float32", show_default=True,
               help="Dtype of the weights of a Hugging Face model.")  # fmt: skip
 @click.option("--lora-rank", type=click.IntRange(min=1),
