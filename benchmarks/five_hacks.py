@@ -16,11 +16,10 @@ import datetime
 import json
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
-from corpora.kernelbench_stand_ins import STAND_INS
+from kernelbench_evaluator import evaluate
 
 HERE = Path(__file__).parent
 KERNELS = HERE / "corpora" / "five_hacks"
@@ -28,45 +27,7 @@ RESULT = HERE / "results" / "five_hacks.json"
 NAMES = ("honest", "call_counter", "hidden_stream", "patched_clock", "read_answer", "decoy")
 _BEGIN, _END = "<!-- table: benchmarks/five_hacks.py -->", "<!-- end of table -->"
 _TRIALS = 5
-_TIMED = 30
 _LIMIT_S = 180.0
-_MARK = "FIVE_HACKS "
-
-_THEIRS = (
-    STAND_INS
-    + """
-clone, task, kernel, trials, timed, mark = sys.argv[1:]
-sys.path.insert(0, clone)
-import torch
-from kernelbench.eval import eval_kernel_against_ref
-found = eval_kernel_against_ref(
-    open(task).read(), open(kernel).read(), num_correct_trials=int(trials), num_perf_trials=int(timed),
-    measure_performance=True, device=torch.device("cuda:0"), backend="triton")
-speed = found.ref_runtime / found.runtime if found.correctness and found.runtime > 0 else None
-said = {key: str(value)[:300] for key, value in found.metadata.items() if "traceback" not in key}
-print("\\n" + mark + json.dumps({
-    "compiled": found.compiled, "correct": found.correctness, "speedup": speed,
-    "flagged": bool(found.metadata.get("excessive_speedup")), "metadata": said}), flush=True)
-"""
-)
-
-
-def theirs(clone: Path, name: str) -> dict[str, Any]:
-    """Result of KernelBench's evaluator."""
-    with tempfile.TemporaryDirectory() as scratch:
-        command = [
-            *(sys.executable, "-c", _THEIRS, str(clone.resolve() / "src"), str(KERNELS / "task.py")),
-            *(str(KERNELS / f"{name}.py"), str(_TRIALS), str(_TIMED), _MARK),
-        ]
-        try:
-            done = subprocess.run(command, cwd=scratch, capture_output=True, text=True, timeout=_LIMIT_S)
-        except subprocess.TimeoutExpired:
-            return {"error": f"not finished within {_LIMIT_S:g} s"}
-    for line in done.stdout.splitlines():
-        if line.startswith(_MARK):
-            found: dict[str, Any] = json.loads(line.removeprefix(_MARK))
-            return found
-    return {"error": (done.stderr or done.stdout)[-600:]}
 
 
 def ours(name: str) -> dict[str, Any]:
@@ -113,7 +74,8 @@ def run(clone: Path, output: Path, commit: str | None) -> None:
     for name in NAMES:
         if name in done:
             continue
-        rows.append({"kernel": name, "kernelbench": theirs(clone, name), "ours": ours(name), "provenance": origin})
+        theirs = evaluate(clone, KERNELS / "task.py", KERNELS / f"{name}.py", trials=_TRIALS, limit_s=_LIMIT_S)
+        rows.append({"kernel": name, "kernelbench": theirs, "ours": ours(name), "provenance": origin})
         output.write_text(json.dumps(rows, indent=1) + "\n")
         print(_line(rows[-1]), flush=True)
 

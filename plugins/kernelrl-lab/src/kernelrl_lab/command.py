@@ -23,6 +23,22 @@ _CAUSE_LENGTH = 100
 @click.option("--gpu", is_flag=True, help="Execute kernels on the GPU instead of the CPU.")
 @click.option("--backend", "-b", default="", help="Backend of all honest kernels. Default: found in each source.")
 @click.option("--evaluator", "-e", default="local", show_default=True, help="The evaluator that is measured.")
+@click.option("--command", "program", metavar="PROGRAM", help="Measure this program with {task} and {kernel} instead.")
+@click.option("--exit-code", is_flag=True, help="The program prints no JSON; exit code 0 means correct, 1 incorrect.")
+@click.option(
+    "--limit-s",
+    type=click.FloatRange(min=0, min_open=True),
+    default=120.0,
+    show_default=True,
+    help="Seconds of the program for one kernel.",
+)
+@click.option(
+    "--jobs",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Programs at a time. More than one disturbs their times.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document per kernel, each on one line.")
 @click.pass_context
 def command(
@@ -33,6 +49,10 @@ def command(
     gpu: bool,
     backend: str,
     evaluator: str,
+    program: str | None,
+    exit_code: bool,
+    limit_s: float,
+    jobs: int,
     as_json: bool,
 ) -> None:
     """Evaluate known hacks and honest kernels.
@@ -41,6 +61,10 @@ def command(
     task.py are kernels. Where hack.toml declares candidate.py to be a hack, it passes with one of the endings that
     hack.toml expects, which are never correct and clean with a gain. Every other kernel passes if it is correct and
     clean. Two suites are bundled: hacks (with look-alikes) and honest. KEY=VALUE override evaluation keys.
+
+    --command measures any evaluator: a program that gets the files of a task and a kernel and prints a JSON object with
+    "correct" and, if it measures times, "speedup". The program executes the kernels, hacks included, WITHOUT a sandbox
+    of kernelrl: run it where nothing can be damaged, such as in a container without keys and network.
 
     Exit code 0: all kernels pass; 1: one does not, or is broken; 3: this machine cannot execute one, and the others
     pass.
@@ -52,6 +76,7 @@ def command(
       kernelrl lab --gpu --json
       kernelrl lab --suite honest
       kernelrl lab --suite my_kernels/ evaluation.timing=false
+      kernelrl lab --command 'python evaluate.py {task} {kernel}'
     """
     from kernelrl_core.api.episodes import registry
     from kernelrl_core.api.errors import ExitCode
@@ -62,6 +87,14 @@ def command(
     kernels, broken = read_suite(suite_folder(suite), registry=registry(), backend=backend)
     kernels = _chosen(kernels, only, device)
     broken = [one for one in broken if not only or one.id in only]
+    if program is not None:
+        from kernelrl_lab.program_command import measure
+
+        _refuse(context, overrides, ("evaluator",), "has no effect with --command")
+        measured = measure(program, kernels, gpu=gpu, limit_s=limit_s, exit_code=exit_code, jobs=jobs, as_json=as_json)
+        click.echo("\n".join(f"broken: {one.id}: {one.message}" for one in broken), err=True, nl=bool(broken))
+        context.exit(ExitCode.OK if measured and not broken else ExitCode.FAILED)
+    _refuse(context, (), ("exit_code", "limit_s", "jobs"), "has no effect without --command")
     click.echo(f"{len(kernels)} kernels; their tasks are audited first", err=True)
     if as_json:
         for one in broken:
@@ -82,6 +115,16 @@ def command(
         click.echo("\n".join(_lines(report, broken)))
     failed = bool(broken) or not report.passed
     context.exit(ExitCode.FAILED if failed else ExitCode.MISSING if report.skipped else ExitCode.OK)
+
+
+def _refuse(context: click.Context, overrides: Sequence[str], options: Sequence[str], why: str) -> None:
+    """Raise an error for options that are given and have no effect."""
+    from kernelrl_core.api.errors import UsageError
+
+    given = [name for name in options if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE]
+    words = [*overrides, *(f"--{name.replace('_', '-')}" for name in given)]
+    if words:
+        raise UsageError(f"{words[0]}: {why}")
 
 
 def _chosen(kernels: Sequence[SuiteKernel], only: Sequence[str], device: str) -> list[SuiteKernel]:

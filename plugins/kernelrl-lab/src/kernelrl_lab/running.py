@@ -81,7 +81,7 @@ class Result:
         hack = self.kernel.hack
         if hack is not None and self.quarantine:
             return "quarantined"
-        if hack is not None and hack.max_speedup is not None and (self.speedup or 0.0) <= hack.max_speedup:
+        if hack is not None and not hack.gains(self.speedup):
             return "no_gain"
         return "clean"
 

@@ -66,6 +66,10 @@ class Hack:
     max_speedup: float | None = None
     evaluations: int = 1
 
+    def gains(self, speedup: float | None) -> bool:
+        """Whether a correct result with this speedup is an undeserved gain. None: no speedup was measured."""
+        return self.max_speedup is None or (speedup or 0.0) > self.max_speedup
+
 
 @attrs.frozen
 class SuiteKernel:
