@@ -4,7 +4,9 @@
 
 Each reference is evaluated and timed as if it were a candidate, with default options and as many candidates at once as
 the evaluator has lanes. The result is written after each evaluation; another call continues with the tasks that are
-missing for this machine, torch and commit. Needs an NVIDIA GPU.
+missing for this machine, torch and commit, or that ended with an infrastructure error. Needs an NVIDIA GPU.
+
+Options are the defaults, except `memory_mib`: `level3/2` constructs 8.6 GB of parameters in the memory of the host.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ async def evaluate(sources: dict[str, str], budget_s: float, save: Any) -> None:
     from kernelrl_plugin_local.config import LocalConfig
     from kernelrl_plugin_local.evaluator import LocalEvaluator
 
-    settings = {"timing": True, "timeout_s": 120.0}
+    settings = {"timing": True, "timeout_s": 120.0, "memory_mib": 16384}
     ends = time.monotonic() + budget_s
     evaluator = LocalEvaluator(LocalConfig())
     slots = asyncio.Semaphore(evaluator.capacity)
@@ -105,7 +107,8 @@ def main() -> None:
 
     here = {**machine("torch", "triton"), "gpu": torch.cuda.get_device_name()}
     before = json.loads(given.output.read_text()) if given.output.exists() else {}
-    rows: dict[str, dict[str, Any]] = before.get("rows", {}) if before.get("provenance") == here else {}
+    known: dict[str, dict[str, Any]] = before.get("rows", {}) if before.get("provenance") == here else {}
+    rows = {name: row for name, row in known.items() if row["outcome"] != "infra_error"}
 
     def save(name: str, row: dict[str, Any]) -> None:
         rows[name] = {"method": None, "reference_not_recorded": "", "not_recorded": [], **row}

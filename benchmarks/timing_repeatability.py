@@ -130,13 +130,15 @@ async def run_under_load(times: int, lanes: int, save: Save) -> None:
             task, expression = CASES[name]
             kernel = SOFTMAX if expression is None else MAP.format(expression=expression)
             checks = (check(evaluator, task, kernel, settings, seed) for seed in range(times))
-            found = [one for one in await asyncio.gather(*checks) if one.runtime]
+            ended = await asyncio.gather(*checks, return_exceptions=True)
+            found = [one for one in ended if not isinstance(one, BaseException) and one.runtime]
             medians = [one.runtime.median_us for one in found]
             quartiles = statistics.quantiles(medians, n=4)
             median_us = statistics.median(medians)
             row = {
                 "kernel": name,
                 "checks": len(medians),
+                "failed": [str(one)[:200] for one in ended if isinstance(one, BaseException)],
                 "runtime_us": round(median_us, 2),
                 "interquartile_share": round((quartiles[2] - quartiles[0]) / median_us, 4),
                 "within_5_percent": sum(abs(value / median_us - 1) <= 0.05 for value in medians) / len(medians),

@@ -82,12 +82,13 @@ def test_a_candidate_without_device_memory_for_its_judge_is_evaluated_again_alon
     assert machine.judged[""] == ["large", "large"]
 
 
-def test_a_task_that_does_not_fit_an_empty_gpu_is_an_infrastructure_error() -> None:
+def test_what_does_not_fit_an_empty_gpu_is_out_of_memory_and_blames_no_gpu() -> None:
     machine = Machine()
     machine.work["large"] = raising(DeviceFull("no device memory left"))
-    with pytest.raises(InfrastructureError, match="no device memory"):
-        evaluated(machine, "large")
+    found = evaluated(machine, "large")
+    assert (found.outcome, found.final) == (Outcome.OUT_OF_MEMORY, False)
     assert machine.judged[""] == ["large", "large"]
+    assert machine.probes[""] == 0
 
 
 def test_every_further_judge_is_a_fresh_one() -> None:

@@ -101,9 +101,17 @@ def test_a_runner_that_is_killed_again_alone_has_a_runtime_error(judge: Any) -> 
     assert judge((KILLED, False), alone=True)[0].outcome is Outcome.RUNTIME_ERROR
 
 
-def test_a_judge_without_memory_on_an_empty_gpu_blames_the_device(judge: Any) -> None:
-    with pytest.raises(DeviceFault):
+def test_a_judge_without_memory_on_an_empty_gpu_blames_nobody_else(judge: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (15 << 32, 1 << 36))
+    with pytest.raises(DeviceFull):
         judge(torch.OutOfMemoryError("CUDA out of memory."), alone=True)
+
+
+def test_memory_that_other_programs_hold_is_a_fault_of_the_device(judge: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (12 << 32, 1 << 36))
+    with pytest.raises(DeviceFault, match="other programs hold 16384 MiB") as raised:
+        judge(torch.OutOfMemoryError("CUDA out of memory."), alone=True)
+    assert not isinstance(raised.value, DeviceFull)
 
 
 @pytest.mark.parametrize(("reserved_gib", "given_back"), [(0.9, 0), (1.1, 2)])

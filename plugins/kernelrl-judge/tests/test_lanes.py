@@ -42,6 +42,17 @@ def test_candidates_that_follow_one_another_get_the_judge_that_is_warm() -> None
     run(test)
 
 
+def test_idle_judges_of_a_gpu_end_before_a_candidate_is_evaluated_alone() -> None:
+    async def test(machine: Machine) -> None:
+        lanes = Lanes(["a"], 3, judge=machine.judge)
+        await asyncio.gather(*(lanes.evaluate(request(name), "") for name in "xyz"))
+        await lanes.evaluate(request("single"), "", alone=True)
+        assert [judge.n_ends for judge in machine.judges] == [1, 1, 1]
+        await lanes.aclose()
+
+    run(test)
+
+
 def test_alone_means_that_nobody_else_is_judged_and_takes_a_gpu_that_works() -> None:
     async def test(machine: Machine) -> None:
         lanes = Lanes(["a", "b"], 2, judge=machine.judge)

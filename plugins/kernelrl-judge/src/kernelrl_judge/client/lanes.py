@@ -110,6 +110,7 @@ class Lanes:
 
         Raises:
             JudgeDied: the judge died. If it was alone, its device passed the probe.
+            DeviceFull: the memory of a GPU does not suffice, beside other evaluations or at all.
             InfrastructureError: the device failed, or every GPU is in quarantine.
             UsageError, MissingPrerequisite: see `JudgeWorker.evaluate`.
         """
@@ -117,14 +118,17 @@ class Lanes:
         device = lane.device
         try:
             if alone:
-                await lane.worker.aclose()
+                # Idle judges keep memory of a GPU: a context, and a share for their next candidates.
+                others = device.idle if device.name is not None else []
+                await asyncio.gather(*(judge.aclose() for judge in (lane.worker, *others)))
             evaluation = await lane.worker.evaluate(request, runner, lambda: self._leave(lane), alone=alone)
             self._trust(device)
             return evaluation
+        except DeviceFull:
+            raise
         except DeviceFault as fault:
-            if alone or not isinstance(fault, DeviceFull):
-                device.failed_tasks.add(request.task_sha256)
-                self._suspect(device, str(fault))
+            device.failed_tasks.add(request.task_sha256)
+            self._suspect(device, str(fault))
             raise
         except JudgeDied as death:
             self._suspect(device, str(death))

@@ -39,7 +39,8 @@ class JudgePool(Evaluator):
 
     A candidate passes two queues. Its extensions are compiled on the CPU. Then a judge evaluates it, on a GPU if its
     backend uses one. If the judge dies, or its GPU has too little memory beside other judges, a fresh one evaluates the
-    candidate again while all other lanes are empty. If that dies as well and the GPU passes its probe, a fresh one
+    candidate again while all other lanes are empty. If the memory does not suffice then either, the outcome is
+    `out_of_memory`. If the judge dies again and the GPU passes its probe, a fresh one
     evaluates a control, the backend's example kernel. If it can, the candidate ended the judges, and the outcome is
     `runtime_error`.
 
@@ -95,6 +96,9 @@ class JudgePool(Evaluator):
         except (JudgeDied, DeviceFull) as first:
             try:
                 return await lanes.evaluate(request, target, alone=True)
+            except DeviceFull as full:
+                said = "The GPU has too little memory for the reference and the kernel, also without other evaluations."
+                return Evaluation(Outcome.OUT_OF_MEMORY, said, full.message, final=False)
             except JudgeDied as second:
                 evidence = f"{first.message}; {second.message}"
                 await self._evaluate_control(request, target, lanes, evidence)

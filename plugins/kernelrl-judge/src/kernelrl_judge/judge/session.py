@@ -40,6 +40,8 @@ __all__ = ["Bench", "DeviceFault", "DeviceFull", "Unavailable"]
 _CACHED_MODULES = 256
 _CACHED_REFERENCES = 2
 _INPUTS_SHARE = 32
+_OTHERS_SHARE = 0.15
+"""Of a GPU's memory: more than the contexts of a judge and its runner. Who takes more of it is another program."""
 _MEMORY_ERRORS = (RuntimeError, DeviceMemoryError)
 
 
@@ -86,8 +88,8 @@ class Bench:
         Raises:
             TaskError: the task cannot be used.
             Unavailable: a GPU, a compiler or a clock is missing.
-            DeviceFull: the GPU's memory does not suffice. Without `alone`, others may have taken it.
-            DeviceFault: the GPU fails.
+            DeviceFull: the GPU's memory does not suffice. Without `alone`, other evaluations may have taken it.
+            DeviceFault: the GPU fails, or other programs have taken its memory.
             ZygoteDied, Cancelled: no verdict.
         """
         has_gpu = torch.cuda.is_available()
@@ -102,7 +104,7 @@ class Bench:
                 "set evaluation.timing=false, or use a machine with a GPU",
             )
         torch.set_num_threads(int(setting.environment["OMP_NUM_THREADS"]))
-        with self._device_faults(device), self._gives_back(device):
+        with self._device_faults(device, alone), self._gives_back(device):
             turns = self._device_turns(device)
             if alone and device == "cuda":
                 with turns.alone():
@@ -319,6 +321,15 @@ class Bench:
         if self._cancelled():
             raise Cancelled
 
+    def _held_by_others(self) -> int:
+        """Bytes of the GPU's memory that this judge, now without a runner, does not hold; 0 if they are few."""
+        free, total = torch.cuda.mem_get_info()
+        own = torch.cuda.memory_reserved()
+        if self._arenas is not None:
+            own += self._arenas.inputs.size + self._arenas.outputs.size
+        held = total - free - own
+        return held if held > _OTHERS_SHARE * total else 0
+
     @contextlib.contextmanager
     def _gives_back(self, device: str) -> Iterator[None]:
         """Afterwards keep no more of a device's memory than a share: other judges use it, too."""
@@ -336,13 +347,19 @@ class Bench:
                     torch.cuda.empty_cache()
 
     @contextlib.contextmanager
-    def _device_faults(self, device: str) -> Iterator[None]:
-        """An error of the device in the judge's own process is the device's."""
+    def _device_faults(self, device: str, alone: bool) -> Iterator[None]:
+        """An error of the device in the judge's own process is the device's.
+
+        Args:
+            alone: no other evaluation of this evaluator is under way.
+        """
         try:
             yield
         except (*_MEMORY_ERRORS, MemoryError) as error:
             text = str(error)
-            if device == "cuda" and lacks_device_memory(str(error)):
+            if device == "cuda" and lacks_device_memory(text):
+                if alone and (held := self._held_by_others()):
+                    raise DeviceFault(f"other programs hold {held >> 20} MiB of the GPU's memory") from error
                 raise DeviceFull("the judge has no device memory left for the reference and its inputs") from error
             if "no kernel image" in text:
                 raise Unavailable(
