@@ -107,12 +107,18 @@ class DeviceLease:
             self.leave()
 
     def enter(self, *, alone: bool) -> None:
+        """Wait for the lease. Blocks the thread.
+
+        Args:
+            alone: exclusive, for timed work; otherwise shared.
+        """
         if alone:
             self._enter_alone()
         else:
             self._enter_shared()
 
     def leave(self) -> None:
+        """End the lease."""
         for lock in (self._slow, self._impatient, self._device):
             fcntl.flock(lock, fcntl.LOCK_UN)
 
@@ -121,6 +127,7 @@ class DeviceLease:
         fcntl.flock(self._slow, fcntl.LOCK_SH)
 
     def timed_section_waits(self) -> bool:
+        """Whether timed work waits for the end of shared leases."""
         return self._is_held(self._waiting)
 
     def _enter_shared(self) -> None:

@@ -33,6 +33,7 @@ GROUP = "kernelrl"
 
 hookspec = pluggy.HookspecMarker(GROUP)
 hookimpl = pluggy.HookimplMarker(GROUP)
+"""Decorator of a hook implementation. A function without it is never called."""
 
 
 class Hooks:

@@ -332,6 +332,9 @@ class TrainablePolicy(Policy):
         Args:
             weights: `current`: the weights from which the next `update` starts (capability `logprobs`); `reference`:
                 the weights before the first step (capability `reference`).
+
+        Raises:
+            UsageError: the policy lacks the capability.
         """
         raise UsageError(f"policy {type(self).__name__} gives no log-probabilities of its {weights} weights")
 
@@ -342,6 +345,9 @@ class TrainablePolicy(Policy):
         The samples follow those of earlier calls and belong to the first substep. `update` then gets all samples of the
         step, these first, and must end in the same state as without these calls. Calls are divided by groups, never by
         time, so every run of a recipe makes the same calls and rounds in the same way.
+
+        Raises:
+            UsageError: the policy lacks the capability `streams`.
         """
         raise UsageError(f"policy {type(self).__name__} computes no gradients ahead of an update")
 

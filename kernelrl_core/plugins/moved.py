@@ -29,7 +29,7 @@ def new_import(error: BaseException) -> str:
             best = max(exports[name], key=lambda module: (sum(module in exports.get(n, ()) for n in wanted), module))
             modules.setdefault(best, []).append(name)
     if not modules:
-        return f"an import from {_API}, which docs/plugins.md lists"
+        return f"an import from {_API}, which docs/reference/python.md lists"
     return "; ".join(f"from {module} import {', '.join(sorted(names))}" for module, names in sorted(modules.items()))
 
 

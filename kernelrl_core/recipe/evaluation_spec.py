@@ -38,9 +38,13 @@ class EvaluationSpec:
     """Backend, evaluator, checkers, stated rules and settings of an evaluation."""
 
     backend: Use
+    """Kernel language."""
     evaluator: Use
+    """Where candidates are evaluated."""
     settings: EvaluationSettings
+    """Recipe key `evaluation`."""
     checkers: Mapping[str, Use]
+    """Checkers by their names in the recipe."""
     forbid: tuple[str, ...]
     """Stated rules. A candidate that breaks one is rejected before it is executed."""
 

@@ -56,6 +56,7 @@ class EpisodeId:
     """Turns of the episode that its prompts do not show, before the next one; above 0 in a search only."""
 
     def turn(self, number: int) -> SampleId:
+        """Id of a turn of the episode, counted from 0."""
         return SampleId(self.step, self.task_index, self.episode, number + self.other_turns)
 
 
@@ -65,7 +66,9 @@ class Renderer(Protocol):
     context_tokens: int
     """Maximum number of tokens of prompt plus reply."""
 
-    def render(self, messages: Sequence[Message]) -> Prompt: ...
+    def render(self, messages: Sequence[Message]) -> Prompt:
+        """The prompt that continues the messages, with its token ids."""
+        ...
 
 
 class EpisodeRunner:
@@ -95,6 +98,7 @@ class EpisodeRunner:
 
     @property
     def episode(self) -> Episode:
+        """The turns so far."""
         return Episode(self.turns)
 
     def next_prompt(self) -> SampleRequest | None:

@@ -23,8 +23,11 @@ class SampleRequest:
     """A prompt with the settings for sampling its reply."""
 
     id: SampleId
+    """Position of the turn in the run."""
     prompt: Prompt
+    """Prompt of the turn."""
     settings: SamplingSettings
+    """Reply limit, temperature, seed, …"""
 
 
 @attrs.frozen
@@ -32,6 +35,7 @@ class Sampled:
     """A sampled reply with its staleness and duration."""
 
     reply: Reply
+    """Reply of the policy."""
     staleness: int = 0
     """Number of updates between the weights that sampled the reply and the update that trains on it."""
     seconds: Mapping[str, float] = attrs.field(factory=dict)

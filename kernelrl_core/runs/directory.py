@@ -54,9 +54,11 @@ class RunDir:
 
     @property
     def name(self) -> str:
+        """Name of the directory."""
         return self.path.name
 
     def journal_path(self, name: str) -> Path:
+        """File of a journal, such as `samples`."""
         return self.path / f"{name}.jsonl"
 
     def each_row(self, name: str) -> Iterator[dict[str, Any]]:
@@ -80,6 +82,7 @@ class RunDir:
 
     @property
     def checkpoints(self) -> Path:
+        """Directory of the checkpoints."""
         return self.path / "checkpoints"
 
     def origin(self) -> tuple[Mapping[str, Any], Path] | None:
@@ -156,6 +159,7 @@ class RunDir:
             raise disk_error(self.path / "lock", error) from error
 
     def unlock(self) -> None:
+        """Release the lock, if this object holds it."""
         if self._lock is not None:
             self._lock.release()
             self._lock = None
@@ -174,6 +178,11 @@ class RunDir:
             ) from error
 
     def provenance(self) -> dict[str, Any]:
+        """Contents of provenance.json.
+
+        Raises:
+            KernelRLError: the file is missing or damaged.
+        """
         try:
             found: dict[str, Any] = json.loads((self.path / "provenance.json").read_text())
         except (OSError, ValueError) as error:

@@ -15,6 +15,7 @@ from kernelrl_core.sources.syntax import children, parse, walk
 __all__ = ["ENTRY", "SourceIndex", "free_names", "names_in", "parse_source", "targets_of"]
 
 ENTRY = "ModelNew"
+"""Class that every candidate defines."""
 _DEFINING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Assign, ast.AnnAssign, ast.NamedExpr)
 
 

@@ -30,7 +30,8 @@ def find_task(text: str, *, registry: Registry, source: TaskSource | None = None
         source: task source for the id. None: the first segment of the id names the source; its default options apply.
 
     Raises:
-        UsageError: the file is not a task, or no task has this id; the message suggests the nearest id.
+        UsageError: the file is not a task.
+        LookupFailed: no task has this id; the message suggests the nearest id.
         MissingPrerequisite: the task source lacks a prerequisite.
     """
     path = Path(text)

@@ -89,6 +89,7 @@ class ComponentContract:
         return registry()
 
     def use(self) -> Use:
+        """The component with its options, as a recipe selects it."""
         return read_options(self.registry(), self.kind, self.component, self.options)
 
     def make(self) -> Any:
@@ -200,6 +201,7 @@ class CheckerContract(ComponentContract):
         return (None, *(turn.evaluation for turn in turns_of_every_outcome() if turn.evaluation is not None))
 
     def findings(self, checker: Any) -> list[list[Finding]]:
+        """The findings on each pair of candidate and evaluation."""
         pairs = [(candidate, evaluation) for candidate in self.candidates() for evaluation in self.evaluations()]
         return [list(checker.check(candidate, make_task(), evaluation)) for candidate, evaluation in pairs]
 
@@ -232,6 +234,7 @@ class TaskSourceContract(ComponentContract):
     """Splits beside the first whose tasks may have demonstrations."""
 
     def tasks(self, source: Any) -> list[Task]:
+        """The tasks of all splits."""
         with _skipped_where_missing():
             return [task for split in source.splits() for task in source.tasks(split)]
 
@@ -298,6 +301,7 @@ class RetrieverContract(ComponentContract):
         return (make_task(), make_task("other", "class Model: ...\n"))
 
     def found(self, retriever: Any) -> list[list[Example]]:
+        """The best examples for each task."""
         searches = (iter(retriever.search(task, self.backend)) for task in self.tasks())
         return [[example for _, example in zip(range(self.at_most), search, strict=False)] for search in searches]
 
@@ -508,9 +512,11 @@ class PolicyContract(ComponentContract):
         return PolicyContext(0, folder, None, demonstrations, "none", lambda line: None, loss)
 
     def messages(self) -> tuple[Message, ...]:
+        """The prompt that is sampled from."""
         return (Message("user", "Write a kernel for this reference:\n" + make_task().reference),)
 
     def settings(self, seed: int) -> SamplingSettings:
+        """Settings of a short reply."""
         return SamplingSettings(max_tokens=32, temperature=1.0, top_p=1.0, top_k=-1, stop=(), seed=seed)
 
     def run(self, folder: Path, scene: Any, *, weights_follow: bool = False) -> None:

@@ -119,6 +119,7 @@ class FakePolicy(TrainablePolicy):
         return self.reply_with("right" if right else "wrong")
 
     def reply_with(self, text: str) -> Reply:
+        """A reply of two tokens with this text."""
         return make_reply(text, (1, 2), logprobs=(-0.1, -0.2))
 
     async def logprobs(
@@ -221,6 +222,7 @@ class FakeComposer:
         examples: Sequence[Example] = (),
         **_: Any,
     ) -> FittedPrompt:
+        """See `Composer.fit`."""
         texts = (task.reference, *(turn.feedback for turn in turns))
         prompt = render([Message("user", text) for text in texts])
         return FittedPrompt(prompt, max_tokens, tuple(examples))
@@ -250,11 +252,13 @@ class FakeEnvironment:
         self.retrieval = None
 
     async def examples(self, task: Task, recorded: Turn | None = None) -> RetrievedExamples:
+        """See `Environment.examples`."""
         return RetrievedExamples()
 
     async def evaluate_reply(
         self, where: SampleId, task: Task, prompt: Prompt, reply: Reply, *, seconds: Mapping[str, float]
     ) -> Turn:
+        """See `Environment.evaluate_reply`."""
         self.evaluated.append(where)
         await asyncio.sleep(0)
         if where in self.errors:
@@ -286,10 +290,13 @@ class FakeEnvironment:
         return attrs.evolve(turn, verified=turn.id.attempt > 0)
 
     async def observe(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """See `Environment.observe`."""
         self.observed += len(rows)
 
     def state(self) -> dict[str, Any]:
+        """See `Environment.state`."""
         return {"observed": self.observed}
 
     def restore(self, loop: Mapping[str, Any]) -> None:
+        """See `Environment.restore`."""
         self.observed = loop["observed"]

@@ -32,6 +32,7 @@ class TestedKernel:
     name: str
     """Its file; `kernel` for a text."""
     turn: Turn
+    """The evaluated turn."""
     why_untimed: str
     """Why this machine cannot time the kernel; empty if it can, or if no time is required."""
 

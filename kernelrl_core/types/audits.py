@@ -65,6 +65,7 @@ FLAGS: Mapping[str, Flag] = {
     "fixed_number": Flag("A Python integer among the inputs is the same in every call.", quarantines=False),
     "tiny": Flag("On a data-centre GPU the launch takes longer than the work.", quarantines=False),
 }
+"""Name -> possible defect of a task, as in `TaskAudit.flags`."""
 
 
 @attrs.frozen

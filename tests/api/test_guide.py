@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import ast
-import importlib
-import importlib.util
-import inspect
 import os
 import re
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
-from types import ModuleType
 
-import attrs
 import pytest
+import reference_pages
 import yaml
+from docpages import findings
 
-from kernelrl_core.plugins.kinds import KINDS_BY_NAME
-from kernelrl_core.recipe.field_docs import field_docs
 from kernelrl_core.types import Rule
 
 ROOT = Path(__file__).parents[2]
@@ -27,40 +21,19 @@ MAX_LINES = 25
 """Of Python and TOML in the first plugin, without empty lines and tests."""
 
 
-def load_generator() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("plugin_pages", ROOT / "scripts/plugin_pages.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+GENERATED = reference_pages.generated()
 
 
-PAGES = load_generator()
-
-
-@pytest.mark.parametrize("path", sorted(PAGES.generated()), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", sorted(GENERATED), ids=lambda path: path.name)
 def test_a_page_matches_its_source(path: Path) -> None:
-    text = PAGES.generated()[path]
-    assert path.read_text(encoding="utf-8") == text, "run: python scripts/plugin_pages.py"
+    assert path.read_text(encoding="utf-8") == GENERATED[path], "run: python scripts/reference_pages.py"
 
 
-def test_there_is_no_other_page() -> None:
-    assert set((ROOT / "docs/plugins").iterdir()) == set(PAGES.generated()) - {PAGES.GUIDE, PAGES.FINDINGS}
-
-
-@pytest.mark.parametrize("kind", PAGES.KINDS)
-def test_every_field_of_a_value_is_documented(kind: str) -> None:
-    api = importlib.import_module(KINDS_BY_NAME[kind].api)
-    values = [getattr(api, name) for name in api.__all__]
-    undocumented = [
-        f"{cls.__name__}.{field.name}"
-        for cls in values
-        if isinstance(cls, type) and attrs.has(cls)
-        for field in attrs.fields(cls)
-        if not field_docs(cls).get(field.name)
-    ]
-    assert undocumented == []
+def test_folders_of_generated_pages_have_no_other_page() -> None:
+    folders = {path.parent for path in GENERATED} - {ROOT / "docs"}
+    assert {path for folder in folders for path in folder.iterdir()} == {
+        path for path in GENERATED if path.parent in folders
+    }
 
 
 def first_plugin() -> dict[str, str]:
@@ -70,7 +43,7 @@ def first_plugin() -> dict[str, str]:
 
 def files_of(title: str) -> dict[str, str]:
     """Path -> text of the files that a section of the guide shows."""
-    section = PAGES.GUIDE.read_text(encoding="utf-8").partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+    section = reference_pages.GUIDE.read_text(encoding="utf-8").partition(f"\n## {title}\n")[2].partition("\n## ")[0]
     return dict(re.findall(r"`([\w./]+\.(?:py|toml|yaml))`: (?:(?!\n\n).)*\n\n```\w+\n(.*?)```", section, re.DOTALL))
 
 
@@ -115,10 +88,10 @@ def test_the_first_plugin_is_short() -> None:
 
 
 def test_the_first_plugin_passes_its_check_and_its_tests(installed: Path) -> None:
-    expected = re.search(r"The second command prints `([^`]*)`", PAGES.GUIDE.read_text(encoding="utf-8"))
+    expected = re.search(r"The second command prints `([^`]*)`", reference_pages.GUIDE.read_text(encoding="utf-8"))
     assert expected is not None
     assert kernelrl(installed, "plugins", "check", "no_sleep") == f"{expected[1]}\n"
-    summary = re.search(r"begins with `(\d+ passed)`", PAGES.GUIDE.read_text(encoding="utf-8"))
+    summary = re.search(r"begins with `(\d+ passed)`", reference_pages.GUIDE.read_text(encoding="utf-8"))
     assert summary is not None
     assert f"\n{summary[1]} in " in call(installed, "-m", "pytest", "-q", "-p", "no:cacheprovider")
 
@@ -147,20 +120,6 @@ def test_the_first_plugin_with_an_option_works(installed: Path) -> None:
     assert call(installed, "-c", code) == "0\n1\n"
 
 
-@pytest.mark.parametrize("module", ["contracts", "fakes", "fixtures", "training", "values"])
-def test_every_public_function_and_class_of_the_test_kit_has_signature_and_text(module: str) -> None:
-    pages = PAGES.generated()
-    kit = importlib.import_module(f"kernelrl_core.testing.{module}")
-    text = pages[PAGES.GUIDE if module == "values" else PAGES.PAGES / "testing.md"]
-    contracts = [cls.__name__ for cls in PAGES.CONTRACTS.values()]
-    for node in ast.parse(inspect.getsource(kit)).body:
-        name = getattr(node, "name", "")
-        if name in kit.__all__ and name not in (*contracts, "ComponentContract"):
-            assert isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
-            assert re.search(rf"^`(async |class )?{name}\(.*`\n\n\S", text, re.MULTILINE), name
-            assert ast.get_docstring(node), name
-
-
-@pytest.mark.parametrize(("by", "rule"), PAGES.declared_rules(), ids=lambda value: getattr(value, "id", None))
+@pytest.mark.parametrize(("by", "rule"), findings.declared_rules(), ids=lambda value: getattr(value, "id", None))
 def test_every_finding_has_a_complete_entry(by: str, rule: Rule) -> None:
     assert all((rule.statement, rule.reason, rule.example, rule.look_alike, rule.misses)), by

@@ -71,12 +71,12 @@ def loaded() -> PluginInfo:
         (
             "from kernelrl_core.judging import Judgement",
             "ModuleNotFoundError: No module named 'kernelrl_core.judging'",
-            "an import from kernelrl_core.api, which docs/plugins.md lists",
+            "an import from kernelrl_core.api, which docs/reference/python.md lists",
         ),
         (
             "import kernelrl_core.judging",
             "ModuleNotFoundError: No module named 'kernelrl_core.judging'",
-            "an import from kernelrl_core.api, which docs/plugins.md lists",
+            "an import from kernelrl_core.api, which docs/reference/python.md lists",
         ),
     ],
 )

@@ -1,0 +1,1 @@
+"""Generators of the reference pages of `docs/`. `scripts/reference_pages.py` writes the pages."""

@@ -1,0 +1,69 @@
+"""The page of commands, from the help of the command line."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+
+import click
+
+from docpages.markdown import note, table, wrapped
+from docpages.registry import bundled
+from kernelrl_core.cli.main import COMMANDS, cli
+
+
+def commands_page() -> str:
+    """The page with one section per command."""
+    context = click.Context(cli, info_name="kernelrl", **cli.context_settings)
+    plugins = [(name, component.summary) for _, name, component in bundled("commands")]
+    rows = [(name, summary) for name, (_, summary) in COMMANDS.items()] + plugins
+    parts = [
+        "# Commands",
+        note("the commands' help"),
+        wrapped("`kernelrl COMMAND --help` prints the same text. `--debug` is accepted after every command, too."),
+        table(("command", "what it does"), ((f"[`{name}`](#kernelrl-{name})", _prose(text)) for name, text in rows)),
+        *_section(cli, context, "##"),
+    ]
+    for name, _ in rows:
+        command = cli.get_command(context, name)
+        assert command is not None, name
+        parts += _with_subcommands(command, context, "##")
+    return "\n\n".join(parts) + "\n"
+
+
+def _with_subcommands(command: click.Command, parent: click.Context, level: str) -> Iterator[str]:
+    context = click.Context(command, parent=parent, info_name=command.name, **command.context_settings)
+    yield from _section(command, context, level)
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            inner = command.get_command(context, name)
+            assert inner is not None, name
+            yield from _with_subcommands(inner, context, "###")
+
+
+def _section(command: click.Command, context: click.Context, level: str) -> Iterator[str]:
+    yield f"{level} {context.command_path}"
+    yield "```text\n" + " ".join([context.command_path, *command.collect_usage_pieces(context)]) + "\n```"
+    for paragraph in inspect.cleandoc(command.help or "").split("\n\n"):
+        verbatim, text = paragraph.startswith("\b\n"), paragraph.removeprefix("\b\n")
+        title, _, lines = text.partition("\n")
+        if title in ("Example:", "Examples:"):
+            yield f"{title}\n\n```sh\n" + "\n".join(line[2:] for line in lines.splitlines()) + "\n```"
+        elif verbatim:
+            yield f"```text\n{text}\n```"
+        else:
+            yield _prose(text)
+    records = [parameter.get_help_record(context) for parameter in command.get_params(context)]
+    # Without help: an argument, which the text explains.
+    own = [record for record in records if record is not None and record[1] and not record[0].startswith("-h,")]
+    if own:
+        yield table(("option", "meaning"), ((f"`{names}`", _prose(text)) for names, text in own))
+
+
+def _prose(text: str) -> str:
+    """Help text as Markdown: commands and options in quotes are code."""
+    text = re.sub(r"'((?:kernelrl|--)[^']*)'", r"`\1`", " ".join(text.split()))
+    parts = re.split(r"(`[^`]*`)", text)
+    parts[::2] = [re.sub(r"([*<_\\])", r"\\\1", part) for part in parts[::2]]
+    return "".join(parts)

@@ -1,0 +1,190 @@
+"""The pages of `docs/plugins`: each kind of plugin, values, test kit; and the generated sections of the guide."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+
+from docpages.docstrings import (
+    alias_source,
+    attributes,
+    class_entry,
+    entry,
+    fields,
+    markdown,
+    methods,
+    origin,
+    own_doc,
+    texts_below,
+)
+from docpages.markdown import linked, names, note, wrapped
+from kernelrl_core import testing
+from kernelrl_core.interfaces.component import Component
+from kernelrl_core.interfaces.config import ComponentConfig, MachineFact
+from kernelrl_core.interfaces.requirements import Requires
+from kernelrl_core.plugins.kinds import KINDS_BY_NAME
+from kernelrl_core.plugins.new_package import documentation, read_sample
+from kernelrl_core.testing.contracts import CONTRACTS, ComponentContract
+from kernelrl_core.types import (
+    Candidate,
+    Evaluation,
+    Extraction,
+    Finding,
+    Outcome,
+    Rule,
+    SampleId,
+    Score,
+    Severity,
+    TaskSettings,
+    Turn,
+    Verdict,
+)
+
+KINDS = tuple(kind for kind in KINDS_BY_NAME if kind != "commands")
+"""Kinds whose values and options are documented."""
+IN_GUIDE = (
+    Component,
+    Requires,
+    ComponentConfig,
+    MachineFact,
+    Turn,
+    Candidate,
+    Evaluation,
+    Finding,
+    Rule,
+    Outcome,
+    Severity,
+    Verdict,
+)
+"""Classes whose tables are in docs/plugins.md and not in docs/plugins/values.md."""
+
+
+def kind_page(kind: str) -> str:
+    """The page of a kind."""
+    known = KINDS_BY_NAME[kind]
+    module, sample = importlib.import_module(known.module), read_sample(kind)
+    title, _, rest = documentation(kind).partition(": ")
+    prose, *_ = re.split(r"\n    # src/", rest, maxsplit=1)
+    own = [getattr(module, name) for name in module.__all__]
+    classes = [value for value in own if inspect.isclass(value) and value is not ComponentConfig]
+    options = next((cls for cls in classes if issubclass(cls, ComponentConfig)), None)
+    implementation = "`click.Command`" if kind == "commands" else "function"
+    parts = [
+        f"# {title}",
+        note(known.module),
+        linked(prose[0].upper() + prose[1:].strip()),
+        "| | |\n|---|---|\n"
+        f"| hook | `kernelrl_{kind}` |\n"
+        f"| implementation | {f'class derived from `{known.base_name}`' if known.base_name else implementation} |\n"
+        f"| options | {f'class derived from `{options.__name__}`' if options else 'those of the command line'} |",
+    ]
+    if options:
+        exported = names(importlib.import_module(known.api).__all__)
+        parts.append(
+            wrapped(
+                f"`{known.api}` exports: {exported}. For fields of values that are not on this page see "
+                "[values](values.md) and the [guide](../plugins.md#turn)."
+            )
+        )
+    command = f"kernelrl plugins new {kind} {sample.name.replace('_', '-')}"
+    parts += [
+        "## Sample plugin",
+        wrapped(
+            f"`{command}` writes this plugin, with `pyproject.toml`, `README.md` and a licence "
+            "([your first plugin](../plugins.md#your-first-plugin))."
+        ),
+        *(f"`{path}`:\n\n```python\n{text}```" for path, text in sample.files.items()),
+    ]
+    if sample.recipe:
+        parts += ["In a recipe:", f"```yaml\n{sample.recipe}```"]
+    if contract := CONTRACTS.get(kind):
+        parts += [
+            "## Test",
+            wrapped(
+                f"`{contract.__name__}` contains the tests that every component of this kind must pass. The tests of a "
+                "plugin derive a class from it."
+            ),
+            *attributes(contract, ComponentContract),
+        ]
+    for alias in (name for name, value in zip(module.__all__, own, strict=True) if not inspect.isclass(value)):
+        parts += [f"## {alias}", f"`{alias_source(module, alias)}`", linked(texts_below(module)[alias])]
+    for cls in sorted(classes, key=lambda cls: (issubclass(cls, ComponentConfig), attrs.has(cls))):
+        parts += [f"## {cls.__name__}", linked(markdown(own_doc(cls)))]
+        parts += list(fields(cls) if attrs.has(cls) else attributes(cls))
+        parts += list(methods(cls))
+        if cls is options:
+            parts.append(
+                "Every options class also has the methods of [`ComponentConfig`](../plugins.md#componentconfig)."
+            )
+    return "\n\n".join(parts) + "\n"
+
+
+def values() -> dict[str, type[Any]]:
+    """Name -> class of the values that the API exports, except those of the guide."""
+    seen: dict[str, type[Any]] = {}
+    for kind in KINDS:
+        public = importlib.import_module(KINDS_BY_NAME[kind].api)
+        for name in public.__all__:
+            value = getattr(public, name)
+            if inspect.isclass(value) and value.__module__.startswith("kernelrl_core.types.") and value not in IN_GUIDE:
+                seen[name] = value
+    # Contained in other values; no module exports them.
+    return seen | {cls.__name__: cls for cls in (Extraction, SampleId, Score, TaskSettings)}
+
+
+def values_page() -> str:
+    """The page with the fields of `values`."""
+    parts = [
+        "# Values",
+        note("kernelrl_core.types"),
+        wrapped(
+            "Fields of the values that plugins get and return. `Turn`, `Candidate`, `Evaluation`, `Finding`, `Rule` "
+            "and their enumerations are in the [guide](../plugins.md#turn). All classes are frozen. `type = value` is "
+            "the type of a field and its default."
+        ),
+    ]
+    for _, cls in sorted(values().items()):
+        parts += class_entry(cls, "##")
+    return "\n\n".join(parts) + "\n"
+
+
+def guide(text: str) -> str:
+    """The text of the guide with its generated sections renewed."""
+
+    def renewed(match: re.Match[str]) -> str:
+        (cls,) = (cls for cls in IN_GUIDE if cls.__name__ == match[1])
+        content = "\n\n".join(class_entry(cls, "###")).replace("(../plugins/", "(plugins/").replace("(../", "(")
+        return f"<!-- generated: {match[1]} -->\n\n{content}\n\n<!-- end -->"
+
+    return re.sub(r"<!-- generated: (\w+) -->\n.*?<!-- end -->", renewed, text, flags=re.DOTALL)
+
+
+def kit_modules() -> Iterator[Any]:
+    """The modules of the test kit."""
+    for found in pkgutil.iter_modules(testing.__path__, "kernelrl_core.testing."):
+        yield importlib.import_module(found.name)
+
+
+def testing_page() -> str:
+    """The page with the public names of the test kit, except the contract classes of the kinds."""
+    parts = [
+        "# Test kit",
+        note("kernelrl_core.testing"),
+        wrapped(
+            "The [guide](../plugins.md#test-kit) introduces the test kit. The page of a kind documents its contract "
+            "class."
+        ),
+    ]
+    elsewhere = [cls.__name__ for cls in (*CONTRACTS.values(), ComponentContract)]
+    for module in kit_modules():
+        parts += [f"## {module.__name__}", linked(markdown(inspect.cleandoc(module.__doc__ or "")))]
+        for name in module.__all__:
+            if name not in elsewhere:
+                parts += entry(name, getattr(module, name), origin(module, name))
+    return "\n\n".join(parts) + "\n"

@@ -1,0 +1,51 @@
+"""Generate the reference pages of `docs/` from the code.
+
+    python scripts/reference_pages.py
+
+A page has a comment at its top that names its source. A test fails while a page differs from its source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from docpages import commands, components, findings, kinds, python, recipe_keys
+from docpages.markdown import DOCS
+
+from kernelrl_core.plugins.kinds import KINDS_BY_NAME
+
+GUIDE = DOCS / "plugins.md"
+"""Hand-written, with generated sections between `<!-- generated: NAME -->` and `<!-- end -->`."""
+
+
+def generated() -> Mapping[Path, str]:
+    """Path -> text of every generated page, and of the guide."""
+    guide = kinds.guide(GUIDE.read_text(encoding="utf-8"))
+    plugins = {
+        **{kind: kinds.kind_page(kind) for kind in KINDS_BY_NAME},
+        "values": kinds.values_page(),
+        "testing": kinds.testing_page(),
+    }
+    reference = {
+        "commands": commands.commands_page(),
+        "recipe_keys": recipe_keys.recipe_keys_page(),
+        "components": components.components_page(),
+        "python": python.python_page({**plugins, "guide": guide}),
+    }
+    return {
+        GUIDE: guide,
+        DOCS / "findings.md": findings.findings_page(),
+        **{DOCS / f"plugins/{name}.md": text for name, text in plugins.items()},
+        **{DOCS / f"reference/{name}.md": text for name, text in reference.items()},
+    }
+
+
+def main() -> None:
+    for path, text in generated().items():
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
