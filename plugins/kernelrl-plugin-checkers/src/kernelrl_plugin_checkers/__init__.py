@@ -18,7 +18,7 @@ def kernelrl_checkers() -> list[Component]:
             "evaluation_rules",
             target="kernelrl_plugin_checkers.evaluation_rules:EvaluationRules",
             config="kernelrl_plugin_checkers.config:EvaluationRulesConfig",
-            summary="What was measured, against what is possible: faster than memory, time in library kernels",
+            summary="Compares measurements with limits: faster than memory, time in library kernels",
         ),
         Component(
             "kernelguard",
