@@ -21,8 +21,8 @@ def commands_page() -> str:
     parts = [
         "# Commands",
         note("the commands' help"),
-        wrapped("`kernelrl COMMAND --help` prints the same text. `--debug` is accepted after every command, too."),
-        table(("command", "what it does"), ((f"[`{name}`](#kernelrl-{name})", _prose(text)) for name, text in rows)),
+        wrapped("`--help` after a command prints the same text. `--debug` is accepted after every command, too."),
+        table(("command", "effect"), ((f"[`{name}`](#kernelrl-{name})", _prose(text)) for name, text in rows)),
         *_section(cli, context, "##"),
     ]
     for name, _ in rows:
@@ -36,15 +36,19 @@ def _with_subcommands(command: click.Command, parent: click.Context, level: str)
     context = click.Context(command, parent=parent, info_name=command.name, **command.context_settings)
     yield from _section(command, context, level)
     if isinstance(command, click.Group):
-        for name in command.list_commands(context):
-            inner = command.get_command(context, name)
-            assert inner is not None, name
-            yield from _with_subcommands(inner, context, "###")
+        found = [command.get_command(context, name) for name in command.list_commands(context)]
+        inner = [one for one in found if one is not None]
+        links = (f"[`{one.name}`](#{context.command_path.replace(' ', '-')}-{one.name})" for one in inner)
+        summaries = (_prose(one.get_short_help_str(200)) for one in inner)
+        yield table(("command", "effect"), zip(links, summaries, strict=True))
+        for one in inner:
+            yield from _with_subcommands(one, context, "###")
 
 
 def _section(command: click.Command, context: click.Context, level: str) -> Iterator[str]:
     yield f"{level} {context.command_path}"
-    yield "```text\n" + " ".join([context.command_path, *command.collect_usage_pieces(context)]) + "\n```"
+    if not isinstance(command, click.Group):
+        yield "```text\n" + " ".join([context.command_path, *command.collect_usage_pieces(context)]) + "\n```"
     for paragraph in inspect.cleandoc(command.help or "").split("\n\n"):
         verbatim, text = paragraph.startswith("\b\n"), paragraph.removeprefix("\b\n")
         title, _, lines = text.partition("\n")
@@ -65,5 +69,5 @@ def _prose(text: str) -> str:
     """Help text as Markdown: commands and options in quotes are code."""
     text = re.sub(r"'((?:kernelrl|--)[^']*)'", r"`\1`", " ".join(text.split()))
     parts = re.split(r"(`[^`]*`)", text)
-    parts[::2] = [re.sub(r"([*<_\\])", r"\\\1", part) for part in parts[::2]]
+    parts[::2] = [re.sub(r"([*<\\]|(?<!\w)_|_(?!\w))", r"\\\1", part) for part in parts[::2]]
     return "".join(parts)

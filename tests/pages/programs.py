@@ -20,7 +20,22 @@ NEEDS = {
     "vllm": "vLLM",
 }
 """Program that is not part of this repository -> the word by which a page states that it is needed."""
-_SHELL = {"cat", "cd", "echo", "export", "git", "just", "make", "mkdir", "pip", "pytest", "python", "source", "uv"}
+_SHELL = {
+    "cat",
+    "cd",
+    "echo",
+    "export",
+    "git",
+    "just",
+    "make",
+    "mkdir",
+    "pip",
+    "pytest",
+    "python",
+    "source",
+    "tee",
+    "uv",
+}
 
 
 def fault(words: Sequence[str], page: str) -> str:
