@@ -87,7 +87,8 @@ def show_command(run: str, as_json: bool) -> None:
     if as_json:
         print_json({**facts, "checkpoints": checkpoints, "provenance": origin})
         return
-    rows = [*result_rows(facts), ("started", origin["started"]), ("version", f"kernelrl {origin['kernelrl']}")]
+    rows = [*result_rows(facts), ("started", origin.get("started", "unknown"))]
+    rows.append(("version", f"kernelrl {origin.get('kernelrl', 'unknown')}"))
     print_lines(table([*rows, ("latest checkpoint", checkpoints[-1] if checkpoints else "none")]))
 
 

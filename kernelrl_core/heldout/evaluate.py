@@ -27,6 +27,7 @@ from kernelrl_core.rollout.session import Session, open_session
 from kernelrl_core.runs.directory import RunDir
 from kernelrl_core.runs.journal import Journal, read_rows
 from kernelrl_core.runs.provenance import provenance, retriever_identity
+from kernelrl_core.runs.row_shapes import SAMPLE, fault
 from kernelrl_core.runs.rows import sample_id, sample_row, turn_from_row, why_lost
 from kernelrl_core.storage import cache_directory
 from kernelrl_core.types import Episode, Group, Outcome, SampleId, Task, Turn, sha256_text
@@ -251,5 +252,5 @@ class _PartialRecorder:
         journal = Journal(path)
         if not rows:
             journal.append([head])
-        self.kept = [row for row in rows[1:] if row["outcome"] != Outcome.INFRA_ERROR]
+        self.kept = [row for row in rows[1:] if not fault(row, SAMPLE) and row["outcome"] != Outcome.INFRA_ERROR]
         return journal

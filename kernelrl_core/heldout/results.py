@@ -11,7 +11,7 @@ from typing import Any
 
 import attrs
 
-from kernelrl_core.errors import KernelRLError, LookupFailed, UsageError
+from kernelrl_core.errors import LookupFailed, UsageError
 from kernelrl_core.runs.directory import RunDir, find_run
 from kernelrl_core.runs.results import read_reports
 from kernelrl_core.runs.rows import sample_id, turn_without_task
@@ -111,12 +111,9 @@ def _result(
     # A turn that was lost and sampled again after an interruption has two rows.
     turns: dict[SampleId, Turn] = {}
     hashes: dict[str, str] = {}
-    try:
-        for row in rows:
-            turns[sample_id(row)] = turn_without_task(row)
-            hashes[row["task_id"]] = row["task_sha256"]
-    except KeyError as error:
-        raise KernelRLError(f"{name}: a row has no key {error}", fix="use a complete file") from None
+    for row in rows:
+        turns[sample_id(row)] = turn_without_task(row)
+        hashes[row["task_id"]] = row["task_sha256"]
     tasks: dict[int, dict[int, list[Turn]]] = {}
     for where in sorted(turns):
         tasks.setdefault(where.task_index, {}).setdefault(where.attempt, []).append(turns[where])

@@ -26,6 +26,7 @@ from packaging.version import Version
 
 from kernelrl_core.errors import KernelRLError, LookupFailed, StorageError, UsageError, suggestion
 from kernelrl_core.runs.journal import read_rows
+from kernelrl_core.runs.row_shapes import PROGRESS, fault
 from kernelrl_core.sources.yaml import dump
 from kernelrl_core.storage import FileLock, disk_error, is_locked, write_atomically
 from kernelrl_core.types import sha256_text
@@ -184,7 +185,9 @@ class RunDir:
             KernelRLError: the file is missing or damaged.
         """
         try:
-            found: dict[str, Any] = json.loads((self.path / "provenance.json").read_text())
+            found = json.loads((self.path / "provenance.json").read_text())
+            if not isinstance(found, dict):
+                raise ValueError("it is not a JSON object")
         except (OSError, ValueError) as error:
             raise KernelRLError(
                 f"{self.path / 'provenance.json'} cannot be read: {error}", fix="restore it from a copy of the run"
@@ -271,7 +274,7 @@ class RunDir:
         except (OSError, ValueError):
             return None
         found = entry.get("progress") if isinstance(entry, dict) else None
-        return found if isinstance(found, dict) else None
+        return found if isinstance(found, dict) and not fault(found, PROGRESS) else None
 
     def state(self) -> tuple[State, str]:
         """State of the run, and its last error. State `running` without a lock means that the process was killed."""
@@ -279,7 +282,7 @@ class RunDir:
             entry = json.loads((self.path / "state.json").read_text())
             state: State = entry["state"]
             message = str(entry.get("error", ""))
-        except (OSError, ValueError, KeyError):
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return "killed", ""
         if self._lock is None and self.locked():
             return "running", ""

@@ -1,7 +1,8 @@
 """Append-only JSONL files that survive `kill -9` and a full disk.
 
 A row is written completely or not at all: after a failed write the file is truncated to its former size. A crash can
-damage only the last line, which is moved to another file. Damage in another line is an error.
+damage only the last line, which is moved to another file. Damage in another line is an error. A line is damaged if it
+is no JSON object, or if a key is missing or of another type that the readers of this journal need (`row_shapes`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 import orjson
 
 from kernelrl_core.errors import KernelRLError
+from kernelrl_core.runs.row_shapes import SHAPES, fault
 from kernelrl_core.storage import disk_error
 
 __all__ = ["Journal", "JournalReader", "is_finite", "read_rows"]
@@ -74,7 +76,7 @@ class Journal:
         whole = data.rfind(b"\n") + 1
         last = data[data.rfind(b"\n", 0, max(whole - 1, 0)) + 1 : whole]
         # A power failure may leave a line of zero bytes that ends in a newline.
-        if last and _row(last) is None:
+        if last and isinstance(_row(last, self.path), str):
             whole -= len(last)
         if whole == len(data):
             return
@@ -122,19 +124,19 @@ class JournalReader:
             opened = os.fstat(stream.fileno())
             self._file = opened.st_dev, opened.st_ino
             stream.seek(self._offset)
-            damaged = False
+            damage = ""
             for line in stream:
                 if not line.endswith(b"\n"):
                     # The run appends to it, perhaps before the next line is read.
                     return
-                if damaged:
+                if damage:
                     raise KernelRLError(
-                        f"{self.path}:{self._line + 1}: the line is not a JSON object",
+                        f"{self.path}:{self._line + 1}: {damage}",
                         fix="restore the file from a copy, or start a new run",
                     )
-                row = _row(line)
-                if row is None:
-                    damaged = True
+                row = _row(line, self.path)
+                if isinstance(row, str):
+                    damage = row
                     continue
                 offset = self._offset
                 self._offset, self._line = offset + len(line), self._line + 1
@@ -151,12 +153,13 @@ class JournalReader:
             with self.path.open("rb") as stream:
                 for offset in offsets:
                     stream.seek(offset)
-                    found.append(_row(stream.readline()))
+                    found.append(_row(stream.readline(), self.path))
         except OSError as error:
             raise disk_error(self.path, error) from error
-        if any(row is None for row in found):
+        rows = [row for row in found if not isinstance(row, str)]
+        if len(rows) < len(found):
             raise KernelRLError(f"{self.path} was changed while it was read", fix="repeat this")
-        return [row for row in found if row is not None]
+        return rows
 
 
 def read_rows(path: Path) -> Iterator[dict[str, Any]]:
@@ -190,10 +193,11 @@ def _line(row: Mapping[str, Any]) -> bytes:
         return json.dumps(row, separators=(",", ":")).encode("ascii") + b"\n"
 
 
-def _row(line: bytes) -> dict[str, Any] | None:
-    """The row of a line; None if the line is damaged."""
+def _row(line: bytes, path: Path) -> dict[str, Any] | str:
+    """The row of a line of a file; its damage, as text, if it is damaged."""
+    no_object = "the line is not a JSON object"
     if not line.endswith(b"\n"):
-        return None
+        return no_object
     try:
         found = orjson.loads(line)
     except ValueError:
@@ -201,5 +205,7 @@ def _row(line: bytes) -> dict[str, Any] | None:
         try:
             found = json.loads(line)
         except ValueError:
-            return None
-    return found if isinstance(found, dict) else None
+            return no_object
+    if not isinstance(found, dict):
+        return no_object
+    return fault(found, SHAPES.get(path.stem, {})) or found

@@ -12,7 +12,7 @@ from kernelrl_core.monitoring.alarms import Alarms
 from kernelrl_core.runs.directory import RunDir, State
 from kernelrl_core.runs.journal import JournalReader
 from kernelrl_core.runs.review import needs_review
-from kernelrl_core.runs.summary import recipe_plan
+from kernelrl_core.runs.summary import recipe_plan, steps_total
 from kernelrl_core.types import Severity
 
 __all__ = ["RunObserver", "SlowEvaluation"]
@@ -69,8 +69,7 @@ class RunObserver:
     @property
     def steps_total(self) -> int | None:
         """Steps of the run; None if that is not known before its first step."""
-        done = self.rows[-1].get("progress/done_frac") if self.rows else None
-        return round((self.rows[-1]["step"] + 1) / done) if done else self.planned_steps
+        return steps_total(self.rows, self.planned_steps)
 
     @property
     def findings(self) -> Counter[str]:

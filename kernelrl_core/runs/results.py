@@ -11,10 +11,12 @@ import attrs
 
 from kernelrl_core.errors import UsageError
 from kernelrl_core.runs.directory import RunDir, find_run
+from kernelrl_core.runs.row_shapes import SAMPLE, fault
 
 __all__ = ["Results", "find_results", "last_rows", "read_reports"]
 
 Purpose = Literal["train", "eval"]
+_REPORT = {"rows": [SAMPLE]}
 _JOURNALS: dict[Purpose, str] = {"train": "samples", "eval": "eval_samples"}
 
 
@@ -83,17 +85,12 @@ def read_reports(path: Path) -> list[dict[str, Any]]:
         raise UsageError(f"{path}: cannot be read: {error.strerror}", fix=fix) from error
     except ValueError:
         raise UsageError(f"{path}: not a JSON document", fix=fix) from None
-    reports = document.get("evaluations", [document]) if isinstance(document, dict) else []
-    if not reports or not all(map(_is_report, reports)):
-        raise UsageError(f"{path}: no output of kernelrl eval: it has no rows of samples", fix=fix)
-    found: list[dict[str, Any]] = reports
+    several = isinstance(document, dict) and "evaluations" in document
+    damage = fault(document, {"evaluations": [_REPORT]} if several else _REPORT)
+    found: list[dict[str, Any]] = [] if damage else document["evaluations"] if several else [document]
+    if not found:
+        raise UsageError(f"{path}: no output of kernelrl eval: {damage or 'it has no evaluation'}", fix=fix)
     return found
-
-
-def _is_report(value: Any) -> bool:
-    if not isinstance(value, dict) or not isinstance(value.get("rows"), list):
-        return False
-    return all(isinstance(row, dict) and "sample" in row for row in value["rows"])
 
 
 def find_results(name: str) -> Results:

@@ -45,7 +45,7 @@ def turn_from_row(row: Mapping[str, Any], task: Task) -> Turn:
     """The turn of a row that `sample_row` made.
 
     Raises:
-        KernelRLError: the row belongs to another task, or to another version of the task.
+        KernelRLError: the row is damaged or of another version, or belongs to another task or version of the task.
     """
     if (row["task_id"], row["task_sha256"]) != (task.id, task.sha256):
         raise KernelRLError(
@@ -60,22 +60,22 @@ def turn_without_task(row: Mapping[str, Any]) -> Turn:
     level, and no reference.
 
     Raises:
-        KernelRLError: the row is of another version.
+        KernelRLError: the row is damaged or of another version.
     """
-    try:
-        return _turn(row, Task(row["task_id"], "", level=row["level"]))
-    except (KeyError, TypeError, ValueError, cattrs.BaseValidationError) as error:
-        raise KernelRLError(
-            f"sample {row.get('sample', '?')} cannot be read: its row is not of this version",
-            fix="use the version of kernelrl that wrote it",
-        ) from error
+    return _turn(row, Task(row["task_id"], "", level=row["level"]))
 
 
 def _turn(row: Mapping[str, Any], task: Task) -> Turn:
     derived = {"sample", "step", "task_index", "attempt", "turn", "task_id", "task_sha256", "level", "task_name"}
     fields = {key: value for key, value in row.items() if key not in derived | {"kernel_sha256", "speedup"}}
     fields = {_FIELDS.get(key, key): value for key, value in fields.items()}
-    return from_json(Turn, {**fields, "id": to_json(sample_id(row)), "task": to_json(task)})
+    try:
+        return from_json(Turn, {**fields, "id": to_json(sample_id(row)), "task": to_json(task)})
+    except (KeyError, TypeError, ValueError, cattrs.BaseValidationError) as error:
+        raise KernelRLError(
+            f"sample {row['sample']} cannot be read: its row is damaged, or not of this version",
+            fix="restore the file from a copy, or use the version of kernelrl that wrote it",
+        ) from error
 
 
 def sample_id(row: Mapping[str, Any]) -> SampleId:

@@ -13,7 +13,7 @@ from kernelrl_core.runs.directory import RunDir
 from kernelrl_core.sources.yaml import YamlProblem, parse
 from kernelrl_core.types import BuildStatus, Outcome
 
-__all__ = ["recipe_plan", "result_rows", "summary", "tested_parts"]
+__all__ = ["recipe_plan", "result_rows", "steps_total", "summary", "tested_parts"]
 
 
 def summary(run: RunDir) -> dict[str, Any]:
@@ -30,7 +30,7 @@ def summary(run: RunDir) -> dict[str, Any]:
         "state": state,
         "error": error or None,
         "steps": len(rows),
-        "steps_total": round((rows[-1]["step"] + 1) / rows[-1]["progress/done_frac"]) if rows else recipe_plan(run)[1],
+        "steps_total": steps_total(rows, recipe_plan(run)[1]),
         "first_correct_rate": _mean(first, "kernel/correct_rate"),
         "last_correct_rate": _mean(last, "kernel/correct_rate"),
         "first_reward": _mean(first, "reward/mean"),
@@ -50,6 +50,12 @@ def summary(run: RunDir) -> dict[str, Any]:
         "seconds_spent_on": {kind: sum(row.get(f"time/in_{kind}", 0.0) for row in rows) for kind in KINDS},
         "usd": next((row["cost/total_usd"] for row in reversed(rows) if "cost/total_usd" in row), None),
     }
+
+
+def steps_total(rows: Sequence[Mapping[str, Any]], planned: int | None) -> int | None:
+    """Steps of a run, from the metrics rows of its finished steps; before the first step those of its recipe."""
+    done = rows[-1]["progress/done_frac"] if rows else None
+    return round((rows[-1]["step"] + 1) / done) if done else planned
 
 
 def recipe_plan(run: RunDir) -> tuple[float | None, int | None]:

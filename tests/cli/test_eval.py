@@ -140,6 +140,8 @@ def test_a_killed_evaluation_repeats_nothing_that_was_finished(
     process.send_signal(signal.SIGKILL)
     process.communicate()
     kept: list[dict[str, Any]] = [json.loads(line) for line in partial.read_text().splitlines()[1:]]
+    with partial.open("a") as stream:
+        stream.write('{"sample": "a row without its other keys counts as not finished"}\n')
     kernelrl(*arguments, slow, "sampling.concurrency=1")
     reports = json.loads((tmp_path / "out.json").read_text())["evaluations"]
     again = {row["sample"]: row for row in reports[1]["rows"]}

@@ -230,7 +230,11 @@ def test_a_missing_run_is_named_with_the_nearest(kernelrl: Kernelrl, former: Pat
 def test_hostile_texts_cannot_change_the_terminal(former: Path) -> None:
     hostile = "\x1b[2J\x1b]0;title\x07\u202e[bold]evil[/bold]" + "x" * 1_000_000
     row = json.loads((former / "samples.jsonl").read_text().splitlines()[0])
-    row |= {"sample": "9.0.0.0", "task_id": hostile, "findings": [{"rule": hostile, "severity": "hack"}]}
+    row |= {
+        "sample": "9.0.0.0",
+        "task_id": hostile,
+        "findings": [{"rule": hostile, "severity": "hack", "evidence": ""}],
+    }
     row["evaluation"]["seconds"] = {"run": 100.0}
     with (former / "samples.jsonl").open("a") as file:
         file.write(json.dumps(row) + "\n")

@@ -19,6 +19,8 @@ from kernelrl_core.errors import KernelRLError, UsageError
 from kernelrl_core.prompts.sft_file import read_conversations, write_conversations
 from kernelrl_core.runs.directory import RunDir
 from kernelrl_core.runs.distill import Choice, distill
+from kernelrl_core.runs.rows import sample_row
+from kernelrl_core.testing.values import make_turn
 from kernelrl_core.types import Message
 
 FAKES = Path(__file__).parents[1] / "fakes"
@@ -35,10 +37,12 @@ train:     {tasks_per_step: 4, group_size: 3, steps: 2, learning_rate: 0.1}
 
 
 def row(sample: str, task: str = "t", **changes: Any) -> dict[str, Any]:
-    """The keys of a row of samples.jsonl that distillation reads; by default correct, clean and without speedup."""
+    """A row of samples.jsonl; by default correct, clean and without speedup."""
+    whole = sample_row(make_turn())
     step, task_index, attempt, turn = map(int, sample.split("."))
     kernel = changes.pop("kernel", f"kernel of {sample}")
     return {
+        **whole,
         "sample": sample,
         "step": step,
         "task_index": task_index,
@@ -51,10 +55,9 @@ def row(sample: str, task: str = "t", **changes: Any) -> dict[str, Any]:
         "verdict": "clean",
         "verified": None,
         "speedup": changes.pop("speedup", None),
-        "score": {"total": changes.pop("reward", 1.0)},
-        "prompt": {"messages": changes.pop("messages", [{"role": "user", "content": f"do {task}"}])},
-        "reply": {"text": f"answer {sample}"},
-        "extraction": {"candidate": {"backend": "triton"}},
+        "score": {"total": changes.pop("reward", 1.0), "parts": {}},
+        "prompt": {"messages": changes.pop("messages", [{"role": "user", "content": f"do {task}"}]), "tokens": []},
+        "reply": {**whole["reply"], "text": f"answer {sample}"},
         **changes,
     }
 
@@ -145,7 +148,7 @@ def test_a_prefill_is_part_of_the_reply(run: Callable[..., RunDir]) -> None:
         {"messages": [user], "opening": "<think>\n"},
         {"messages": [user, push], "opening": "<think>\n"},
     ):
-        (entry,) = distill(run(row("0.0.0.0", prompt=prompt)), Choice()).conversations
+        (entry,) = distill(run(row("0.0.0.0", prompt={"tokens": [], **prompt})), Choice()).conversations
         assert entry["messages"] == [user, {"role": "assistant", "content": "<think>\nanswer 0.0.0.0"}]
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import attrs
 import pytest
 
+from kernelrl_core.algorithms.credit import Credit
 from kernelrl_core.errors import KernelRLError, MissingPrerequisite, UsageError
 from kernelrl_core.runs import dataset_export
 from kernelrl_core.runs.best_kernels import INDEX, write_best_kernels
@@ -129,9 +130,10 @@ def test_a_run_without_a_correct_kernel_is_refused_with_the_reasons(tmp_path: Pa
 
 def test_datasets_loads_both_splits(tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets")
-    credit = {"sample": "0.0.0.0", "return": 1.0, "advantage": 0.5, "masked": False, "filtered": False, "reason": ""}
     samples = [kernel(RELU, "0.0.0.0", "a", 1.5), make_turn(Outcome.FORMAT_ERROR, id=SampleId(0, 0, 1, 0), task=RELU)]
-    results = make_run(tmp_path / "run", samples, [kernel(SOFTMAX, "0.0.0.0", "b")], [credit])
+    results = make_run(
+        tmp_path / "run", samples, [kernel(SOFTMAX, "0.0.0.0", "b")], [Credit(samples[0], 1.0, 0.5).row()]
+    )
     assert write_dataset(results, folder(tmp_path / "set")) == {"train": 2, "held_out": 1}
     loaded = datasets.load_dataset(str(tmp_path / "set"), cache_dir=str(tmp_path / "cache"))
     first, second = loaded["train"]

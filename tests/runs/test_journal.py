@@ -11,9 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from kernelrl_core.algorithms.credit import Credit
 from kernelrl_core.errors import KernelRLError, UsageError
 from kernelrl_core.runs.directory import RunDir, find_run
 from kernelrl_core.runs.journal import Journal, JournalReader, read_rows
+from kernelrl_core.testing.values import make_turn
+from kernelrl_core.types import SampleId
 
 
 def test_rows_are_read_back(tmp_path: Path) -> None:
@@ -161,8 +164,8 @@ def test_an_edited_recipe_is_detected(tmp_path: Path) -> None:
 def test_the_steps_after_a_step_have_their_metrics_and_credits(tmp_path: Path) -> None:
     run = RunDir.create(tmp_path / "run", {}, {})
     for name, rows in {
-        "credits": [{"sample": f"{step}.{index}.0.0", "step": step} for step in range(4) for index in range(2)],
-        "metrics": [{"step": step} for step in range(3)],
+        "credits": [Credit(make_turn(id=SampleId(step, index, 0, 0))).row() for step in range(4) for index in range(2)],
+        "metrics": [{"step": step, "time/total": 1.0, "progress/done_frac": 0.1} for step in range(3)],
     }.items():
         Journal(run.journal_path(name)).append(rows)
     found = [(metrics["step"], [row["sample"] for row in rows]) for metrics, rows in run.steps_after(0)]

@@ -12,6 +12,8 @@ from kernelrl_core.errors import KernelRLError, UsageError
 from kernelrl_core.runs.directory import RunDir, find_run
 from kernelrl_core.runs.journal import JournalReader
 from kernelrl_core.runs.observer import RunObserver
+from kernelrl_core.runs.rows import sample_row
+from kernelrl_core.testing.values import make_turn
 
 
 def append(path: Path, *rows: dict[str, Any]) -> None:
@@ -25,8 +27,8 @@ def step(number: int, **metrics: float) -> dict[str, Any]:
 
 def sample(name: str, run_s: float = 0.1, **more: Any) -> dict[str, Any]:
     evaluation = {"seconds": {"build": 0.5, "run": run_s, "wait": 9.0}, "provenance": more.pop("provenance", {})}
-    row = {"sample": name, "task_id": "t", "outcome": "correct", "verdict": "clean", "findings": []}
-    return row | {"evaluation": evaluation} | more
+    row = sample_row(make_turn()) | {"sample": name, "task_id": "t", "findings": []}
+    return row | {"evaluation": row["evaluation"] | evaluation} | more
 
 
 @pytest.fixture
@@ -117,7 +119,7 @@ def test_alarms_are_those_that_the_run_prints(run: Path) -> None:
 
 
 def test_a_retried_turn_counts_with_its_last_row(run: Path) -> None:
-    hack = {"rule": "no_kernel", "severity": "suspect"}
+    hack = {"rule": "no_kernel", "severity": "suspect", "evidence": ""}
     append(run / "samples.jsonl", sample("0.0.0.0", findings=[hack], verdict="suspect"))
     observer = RunObserver(RunDir(run))
     observer.update()
@@ -128,7 +130,7 @@ def test_a_retried_turn_counts_with_its_last_row(run: Path) -> None:
 
 
 def test_a_note_is_not_counted_as_a_finding(run: Path) -> None:
-    append(run / "samples.jsonl", sample("0.0.0.0", findings=[{"rule": "remark", "severity": "note"}]))
+    append(run / "samples.jsonl", sample("0.0.0.0", findings=[{"rule": "remark", "severity": "note", "evidence": ""}]))
     observer = RunObserver(RunDir(run))
     observer.update()
     assert observer.findings == {}

@@ -12,22 +12,26 @@ from click.testing import CliRunner
 from kernelrl_core.cli.runs import command
 from kernelrl_core.runs.directory import RunDir
 from kernelrl_core.runs.review import suspect_samples
+from kernelrl_core.runs.rows import sample_row
+from kernelrl_core.testing.values import make_turn
 
 SUSPICION = {"rule": "library_operators", "severity": "suspect", "evidence": "60 % in a library", "checker": "measured"}
 NOTE = {"rule": "kept_state", "severity": "note", "evidence": "line 3", "checker": "source"}
 
 
 def row(sample: str, outcome: str = "correct", verdict: str = "clean", **further: Any) -> dict[str, Any]:
+    whole = sample_row(make_turn())
     return {
+        **whole,
         "sample": sample,
         "task_id": "starter/1/relu",
         "kernel_sha256": "ab",
         "outcome": outcome,
         "verdict": verdict,
         "speedup": 3.0 if outcome == "correct" else None,
-        "score": {"total": 1.0},
+        "score": {"total": 1.0, "parts": {}},
         "findings": [NOTE, SUSPICION] if verdict == "suspect" else [NOTE],
-        "extraction": {"candidate": {"source": f"# kernel of {sample}\n"}},
+        "extraction": {**whole["extraction"], "candidate": {"source": f"# kernel of {sample}\n", "backend": "triton"}},
         "verified": None,
         **further,
     }

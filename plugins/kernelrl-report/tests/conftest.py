@@ -18,7 +18,7 @@ from kernelrl_report.report import write_report
 
 sys.path.append(str(Path(__file__).parent))
 
-from report_runs import append, held_out_story, metrics_row, story
+from report_runs import append, credits_row, held_out_story, metrics_row, story
 
 MakeRun = Callable[..., RunDir]
 OpenPage = Callable[..., Any]
@@ -37,8 +37,7 @@ def make_run(tmp_path: Path) -> MakeRun:
         held_out = held_out_story() if held_out is None else held_out
         append(run, "eval_samples", [sample_row(turn) for turn in held_out])
         credited = [
-            {"sample": str(turn.id), "reward": 0.0, "return": 0.7, "advantage": 0.25, "masked": False}
-            | {"filtered": turn.id.attempt == 1, "reason": "uniform group" if turn.id.attempt == 1 else ""}
+            credits_row(str(turn.id), filtered=turn.id.attempt == 1, reason="uniform group" * (turn.id.attempt == 1))
             for turn in turns
         ]
         append(run, "credits", credited)

@@ -56,6 +56,18 @@ def held_out_story() -> list[Turn]:
     ]
 
 
+def credits_row(sample: str, **values: Any) -> dict[str, Any]:
+    step = int(sample.partition(".")[0])
+    return {
+        "sample": sample,
+        "step": step,
+        "return": 0.7,
+        "advantage": 0.25,
+        "masked": False,
+        "filtered": False,
+    } | values
+
+
 def metrics_row(step: int, **values: float) -> dict[str, Any]:
     plain = {"progress/done_frac": (step + 1) / 2, "time/total": 1.0, "kernel/correct_rate": 0.5, "reward/mean": 0.4}
     return {"step": step, **plain, **values}

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from report_runs import a_turn, append, story
+from report_runs import a_turn, append, credits_row, story
 
 from kernelrl_core.cli.main import main
 from kernelrl_core.runs.directory import RunDir
@@ -90,7 +90,7 @@ def test_above_the_size_limit_the_least_informative_samples_lose_their_texts(
         for number in range(12)
     ]
     run = make_run([*noise, a_turn((0, 1, 0, 0), "task", Outcome.CORRECT, speedup=2.0)], [])
-    append(run, "credits", [{"sample": "0.0.3.0", "return": 0.0, "advantage": 0.0, "masked": False, "filtered": True}])
+    append(run, "credits", [credits_row("0.0.3.0", advantage=0.0, filtered=True)])
     output = tmp_path / "report.html"
     assert run_command(str(run.path), "--output", str(output), "--max-mb", "1") == 0
     assert output.stat().st_size <= 1_000_000
@@ -155,9 +155,10 @@ def test_an_earlier_damaged_row_is_named(make_run: Make, capsys: pytest.CaptureF
 
 
 def test_a_row_that_is_no_sample_is_named(make_run: Make, capsys: pytest.CaptureFixture[str]) -> None:
-    run = make_run([], [])
-    run.journal_path("samples").write_text('{"sample": "0.0.0.0"}\n')
-    assert f"{run.journal_path('samples')}: byte 0: not a sample" in failure(capsys, str(run.path))
+    run = make_run()
+    path = run.journal_path("samples")
+    path.write_text('{"sample": "0.0.0.0"}\n' + path.read_text())
+    assert f"{path}:1: task_id is missing" in failure(capsys, str(run.path))
 
 
 def test_a_read_only_run_needs_an_output(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kernelrl_core.api.errors import KernelRLError
 from kernelrl_core.api.runs import JournalReader, RunDir, needs_review, result_rows, summary
 
 __all__ = ["FIELDS", "RunIndex"]
@@ -59,7 +58,7 @@ class RunIndex:
         self.metrics: list[dict[str, Any]] = []
         self.episodes: dict[EpisodeKey, dict[int, int]] = {}
         """Episode -> turn -> byte offset of its last row."""
-        self._numbers: dict[tuple[int, ...], int] = {}
+        self._numbers: dict[tuple[int, str], int] = {}
         self._task_numbers: dict[str, int] = {}
         self._rule_numbers: dict[str, int] = {}
         self._credits: dict[str, Mapping[str, Any]] = {}
@@ -77,16 +76,10 @@ class RunIndex:
         credited = [row for _, row in self._journals["credits"].new_rows()]
         for held_out, name in ((0, "samples"), (1, "eval_samples")):
             for offset, row in self._journals[name].new_rows():
-                try:
-                    self._add(held_out, offset, row)
-                except (KeyError, TypeError, AttributeError) as error:
-                    raise KernelRLError(
-                        f"{self._journals[name].path}: byte {offset}: not a sample: {type(error).__name__} {error}",
-                        fix="restore the file from a copy",
-                    ) from error
+                self._add(held_out, offset, row)
         for row in credited:
             self._credits[row["sample"]] = row
-            number = self._numbers.get((0, *map(int, row["sample"].split("."))))
+            number = self._numbers.get((0, row["sample"]))
             if number is not None:
                 _credit(self.records[number], row)
                 self.changes.append(number)
@@ -157,7 +150,7 @@ class RunIndex:
         if not held_out and row["sample"] in self._credits:
             _credit(record, self._credits[row["sample"]])
         # A turn that was retried has several rows; the last one counts.
-        number = self._numbers.setdefault(place, len(self.records))
+        number = self._numbers.setdefault((held_out, row["sample"]), len(self.records))
         self.records[number:] = [record] if number == len(self.records) else [record, *self.records[number + 1 :]]
         self.changes.append(number)
         self.episodes.setdefault(place[:4], {})[place[4]] = offset
