@@ -13,7 +13,7 @@ from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.recipe.schema import Recipe
 from kernelrl_core.runs.checkpoints import load_checkpoint
 from kernelrl_core.runs.directory import RunDir
-from kernelrl_core.storage import cache_directory
+from kernelrl_core.storage import cache_directory, disk_error
 from kernelrl_core.types import WarmStartExample
 from kernelrl_core.types.seeds import derived_seed
 
@@ -38,6 +38,7 @@ async def export_weights(
     Raises:
         UsageError: the policy cannot export weights.
         MissingPrerequisite: this machine lacks a prerequisite of the policy.
+        StorageError: the disk is full, broken or read-only.
         KernelRLError: the files of the checkpoint are damaged, or the policy fails.
     """
     label = f"policy {recipe.policy.use!r}"
@@ -65,7 +66,10 @@ async def export_weights(
         assert isinstance(policy, TrainablePolicy), "a policy that exports weights is trainable"
         await load_checkpoint(policy, run.checkpoints, checkpoint, component=label)
         with plugin_boundary(label, "export"):
-            await policy.export(directory)
+            try:
+                await policy.export(directory)
+            except OSError as error:
+                raise disk_error(directory.parent.absolute(), error) from error
     finally:
         await policy.aclose()
 

@@ -105,3 +105,14 @@ def test_a_policy_that_cannot_export_is_named(kernelrl: Run) -> None:
     refused = kernelrl("export", "a", "--as", "weights", "--output", "out")
     assert refused.returncode == 2
     assert "policy 'fake' cannot export weights" in refused.stderr
+
+
+def test_a_full_disk_is_named_and_nothing_is_left(kernelrl: Run, tmp_path: Path) -> None:
+    assert kernelrl("run", "small.yaml", "--name", "a", "policy.exports=true", "policy.fail=export").returncode == 0
+    failed = kernelrl("export", "a", "--as", "weights", "--output", "out")
+    assert failed.returncode == 1
+    assert failed.stderr.splitlines()[1:] == [
+        f"kernelrl: {tmp_path}: No space left on device",
+        "kernelrl: fix: free disk space or permit access, then repeat this",
+    ]
+    assert not [path for path in tmp_path.iterdir() if "out" in path.name]

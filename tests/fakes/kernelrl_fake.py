@@ -6,8 +6,10 @@ It runs the whole command line in a second, without torch and without executing 
 from __future__ import annotations
 
 import asyncio
+import errno
 import hashlib
 import json
+import os
 import random
 import re
 import time
@@ -113,6 +115,8 @@ class Policy(policies.TrainablePolicy):
         await self.load(state, directory)
 
     async def export(self, directory: Path) -> None:
+        if self.options.fail == "export":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         (directory / "exported.json").write_text(json.dumps(self.weight))
 
     def _fail(self, where: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import shutil
 from pathlib import Path
 
@@ -198,6 +199,24 @@ def test_transformers_and_peft_load_an_export_with_the_trained_weights(
     start = len(sample.prompt_tokens)
     found = [float(scores[start + i - 1, token]) for i, token in enumerate(sample.tokens)]
     torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("lora_rank", [None, 4])
+def test_a_write_that_fails_is_the_error_of_an_export(make_context, model_dir, tmp_path, lora_rank) -> None:
+    pytest.importorskip("peft")
+
+    async def work() -> None:
+        policy = await started(make_context(), model_dir, lora_rank=lora_rank)
+        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2000, limits[1]))
+        try:
+            with pytest.raises(OSError, match="File too large"):
+                await policy.export(tmp_path)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        await policy.aclose()
+
+    asyncio.run(work())
 
 
 def test_a_warm_start_is_possible_and_cached(make_context, model_dir, bundled) -> None:

@@ -14,8 +14,20 @@ __all__ = ["read_tensors", "write_tensors"]
 
 
 def write_tensors(path: Path, content: Mapping[str, Any]) -> None:
-    """Save tensors, numbers and strings in plain containers; the data is on disk on return."""
-    torch.save(dict(content), path)
+    """Save tensors, numbers and strings in plain containers; the data is on disk on return.
+
+    Raises:
+        OSError: the disk is full, broken or read-only.
+    """
+    # Not the path: torch's own writer does not report why a write failed.
+    with path.open("wb") as stream:
+        try:
+            torch.save(dict(content), stream)
+        except RuntimeError as error:
+            # torch ends its archive after a failed write, and raises the error of that.
+            if isinstance(error.__context__, OSError):
+                raise error.__context__ from None
+            raise
     sync_to_disk(path)
 
 

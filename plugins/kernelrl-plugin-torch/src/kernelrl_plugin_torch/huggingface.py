@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from kernelrl_plugin_torch.language_model import Prefix, PromptAndReply, Scores
 
 try:
     import transformers
+    from safetensors import SafetensorError
     from transformers import DynamicCache
 except ImportError as missing:
     raise MissingPrerequisite(
@@ -143,9 +146,20 @@ class HuggingFaceModel:
         """Do nothing: the tokenizer and the frozen weights are loaded from the model's directory or the hub."""
 
     def write(self, directory: Path) -> None:
-        """Write the model with its tokenizer, or only its adapters, into an existing directory."""
+        """Write the model with its tokenizer, or only its adapters, into an existing directory.
+
+        Raises:
+            OSError: the disk is full, broken or read-only.
+        """
         module: Any = self.module
-        module.save_pretrained(directory)
+        try:
+            module.save_pretrained(directory)
+        except SafetensorError as error:
+            # The system's error is in the text only.
+            number = re.search(r"os error (\d+)", str(error))
+            if number is None:
+                raise
+            raise OSError(int(number[1]), os.strerror(int(number[1])), str(directory)) from error
         if not self._adapted:
             self._tokenizer.save_pretrained(directory)
 
