@@ -30,8 +30,8 @@ class RunLoggers:
         if not self.names:
             raise UsageError(
                 f"run {run.path} has no loggers",
-                fix=f"add loggers.tensorboard={{use: tensorboard}} to {run.path / 'recipe.yaml'}, "
-                f"then kernelrl resume {run.path} --accept-changes",
+                fix=f"write loggers: {{tensorboard: {{use: tensorboard}}}} into {run.path / 'recipe.yaml'}, "
+                "then repeat this",
             )
         uses = self._loaded.recipe.loggers.values()
         found = [one for use in uses for one in registry.missing(registry.find("loggers", use.use), use.options)]

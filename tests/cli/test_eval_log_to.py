@@ -73,12 +73,19 @@ def test_a_run_in_use_is_refused_before_the_evaluation(kernelrl: Run, finished: 
     assert done.stderr.splitlines()[0] == "kernelrl: run runs/a is in use by another process"
 
 
-def test_a_run_without_loggers_is_refused(kernelrl: Run) -> None:
+def test_a_finished_run_gets_a_logger_by_an_edit_of_its_recipe_alone(kernelrl: Run, tmp_path: Path) -> None:
     assert kernelrl("run", "small.yaml", "--name", "b", "loggers.mine=null").returncode == 0
+    recipe = tmp_path / "runs/b/recipe.yaml"
     done = kernelrl("eval", "runs/b", "--log-to", "b")
-    assert done.returncode == 2
-    assert done.stderr.splitlines()[0] == "kernelrl: run runs/b has no loggers"
-    assert "--accept-changes" in done.stderr
+    assert (done.returncode, done.stderr.splitlines()) == (
+        2,
+        [
+            "kernelrl: run runs/b has no loggers",
+            "kernelrl: fix: write loggers: {tensorboard: {use: tensorboard}} into runs/b/recipe.yaml, then repeat this",
+        ],
+    )
+    recipe.write_text(recipe.read_text().replace("loggers: {}", "loggers: {mine: {use: fake}}"))
+    assert kernelrl("eval", "runs/b", "--log-to", "b").returncode == 0
 
 
 def test_a_step_alone_is_refused(kernelrl: Run) -> None:

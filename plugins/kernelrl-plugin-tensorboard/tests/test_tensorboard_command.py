@@ -97,13 +97,31 @@ def test_a_missing_tensorboard_is_one_line(
     )
 
 
-def test_a_run_without_event_files_is_one_line(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("state", "then"),
+    [
+        ("finished", "kernelrl eval runs/mine --log-to runs/mine"),
+        ("stopped", "kernelrl resume runs/mine --accept-changes"),
+    ],
+)
+def test_a_run_without_event_files_is_told_how_to_get_them(
+    run: Path, capsys: pytest.CaptureFixture[str], state: str, then: str
+) -> None:
     for path in (run / "tensorboard").iterdir():
         path.unlink()
-    code, lines = fails(capsys, "mine")
-    assert code == 2
-    assert lines[0].startswith("kernelrl: no event files in runs/mine/tensorboard")
-    assert "loggers.tensorboard={use: tensorboard}" in lines[1]
+    (run / "state.json").write_text(json.dumps({"state": state}))
+    edit = "write loggers: {tensorboard: {use: tensorboard}} into runs/mine/recipe.yaml"
+    assert fails(capsys, "mine") == (
+        2,
+        ["kernelrl: no event files in runs/mine/tensorboard", f"kernelrl: fix: {edit}, then {then}"],
+    )
+
+
+def test_the_option_for_a_new_run_is_quoted_for_the_shell(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for path in (run / "tensorboard").iterdir():
+        path.unlink()
+    fix = "kernelrl: fix: kernelrl run RECIPE 'loggers.tensorboard={use: tensorboard}'"
+    assert fails(capsys, "--all") == (2, ["kernelrl: no event files in runs", fix])
 
 
 def test_an_unknown_run_names_the_nearest(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -31,25 +31,25 @@ def command(run: str | None, all_runs: bool, port: int, host: str) -> None:
     """
     if (run is None) is not all_runs:
         raise click.UsageError("name either a run or --all")
+    from kernelrl_core.api.runs import find_run
+
     if find_spec("tensorboard") is None:
         raise MissingPrerequisite("TensorBoard is not installed", fix="pip install tensorboard")
-    directory = Path("runs") if run is None else _directory(run)
+    found = None if run is None else find_run(run)
+    directory = Path("runs") if found is None else found.path / "tensorboard"
     if not next(directory.glob("**/events.out.tfevents.*"), None):
-        raise LookupFailed(
-            f"no event files in {directory}",
-            fix="start a run with loggers.tensorboard={use: tensorboard}, or add this to recipe.yaml of a run, "
-            "then kernelrl resume RUN --accept-changes",
-        )
+        fix = "kernelrl run RECIPE 'loggers.tensorboard={use: tensorboard}'"
+        if found is not None:
+            path = found.path
+            # A finished run is not resumed; an evaluation gives its steps to a logger that lacks them.
+            ended = found.state()[0] == "finished"
+            then = f"eval {path} --log-to {path}" if ended else f"resume {path} --accept-changes"
+            fix = f"write loggers: {{tensorboard: {{use: tensorboard}}}} into {path}/recipe.yaml, then kernelrl {then}"
+        raise LookupFailed(f"no event files in {directory}", fix=fix)
     _require_port(host, port)
     # --reload_multifile: a resumed run has several event files.
     options = ["--logdir", str(directory), "--host", host, "--port", str(port), "--reload_multifile", "true"]
     os.execv(sys.executable, [sys.executable, "-m", "tensorboard.main", *options])
-
-
-def _directory(run: str) -> Path:
-    from kernelrl_core.api.episodes import find_run
-
-    return find_run(run).path / "tensorboard"
 
 
 def _require_port(host: str, port: int) -> None:
