@@ -137,16 +137,18 @@ def resolve(recipe: Recipe) -> dict[str, Any]:
     return {field.name: plain(getattr(recipe, field.name)) for field in attrs.fields(Recipe)}
 
 
-def _find_base(name: str, directory: Path) -> Path | None:
-    beside = directory / Path(name).expanduser()
+def _find_base(name: str, including: Path) -> Path | None:
+    beside, bundled = including.parent / Path(name).expanduser(), bundled_recipes().get(name.removesuffix(".yaml"))
     for candidate in (beside, beside.with_name(f"{beside.name}.yaml")):
-        if candidate.is_file():
-            return candidate.resolve()  # one path per file, so that cycles are found
-    return bundled_recipes().get(name.removesuffix(".yaml"))
+        found = candidate.resolve()  # one path per file, so that cycles are found
+        # In a file with the name of a bundled recipe, this name means the bundled one.
+        if found.is_file() and (found != including or bundled is None):
+            return found
+    return bundled
 
 
-def _nearest_base(name: str, directory: Path) -> str:
-    beside = {path.name if name.endswith(".yaml") else path.stem for path in directory.glob("*.yaml")}
+def _nearest_base(name: str, including: Path) -> str:
+    beside = {path.name if name.endswith(".yaml") else path.stem for path in including.parent.glob("*.yaml")}
     close = nearest(name, {*beside, *bundled_recipes()})
     return f"did you mean {close!r}?" if close else "see 'kernelrl recipes list'"
 

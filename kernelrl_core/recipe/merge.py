@@ -54,13 +54,12 @@ class Merged:
 def merge_files(
     path: Path,
     find: Callable[[str, Path], Path | None],
-    hint: Callable[[str, Path], str] = lambda name, directory: "see 'kernelrl recipes list'",
+    hint: Callable[[str, Path], str] = lambda name, including: "see 'kernelrl recipes list'",
 ) -> Merged:
     """Read a recipe and its base recipes.
 
     Args:
-        find: returns the file of a base recipe, given its name and the directory of the including file; None if there
-            is none.
+        find: returns the file of a base recipe, given its name and the including file; None if there is none.
         hint: returns a suggestion for a name that is not found, given the same arguments.
 
     Raises:
@@ -183,13 +182,14 @@ def _bases(
     layers: list[Merged] = []
     problems: list[Problem] = []
     for name in names:
-        base = find(name, path.parent)
+        base = find(name, path)
         if base is None:
             message = f"no recipe {name!r} in the directory of this file or among the bundled recipes"
-            problems.append(Problem(own.origin(("extends",)), "extends", message, hint(name, path.parent)))
+            problems.append(Problem(own.origin(("extends",)), "extends", message, hint(name, path)))
         elif base in chain:
             cycle = " -> ".join(step.name for step in (*chain[chain.index(base) :], base))
-            problems.append(Problem(own.origin(("extends",)), "extends", f"forms a cycle: {cycle}"))
+            fix = "remove 'extends' from one of these files"
+            problems.append(Problem(own.origin(("extends",)), "extends", f"forms a cycle: {cycle}", fix))
         else:
             try:
                 layers.append(_read(base, find, hint, chain))

@@ -42,10 +42,20 @@ def test_a_name_that_is_not_beside_the_file_means_a_bundled_recipe(tmp_path: Pat
     assert merged(tmp_path, main="extends: quickstart\nseed: 9\n").data["policy"]["use"] == "torch"
 
 
+def test_in_a_file_with_the_name_of_a_bundled_recipe_the_name_means_the_bundled_one(tmp_path: Path) -> None:
+    (tmp_path / "quickstart.yaml").write_text("extends: quickstart\nseed: 9\n")
+    found = merge_files(tmp_path / "quickstart.yaml", _find_base)
+    assert (found.data["policy"]["use"], found.data["seed"]) == ("torch", 9)
+
+
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ({"main": "extends: main.yaml\n"}, r"main.yaml:1: extends: forms a cycle: main.yaml -> main.yaml"),
+        (
+            {"quickstart": "seed: 1\nextends: a\n", "a": "extends: quickstart\n", "main": "extends: a\n"},
+            r"a cycle: a.yaml",
+        ),
+        ({"main": "extends: main.yaml\n"}, r"main.yaml:1: extends: forms a cycle: main.yaml -> main.yaml; remove"),
         ({"main": "seed: 1\nextends: a\n", "a": "extends: main\n"}, r"a.yaml:1: extends: forms a cycle"),
         ({"main": "extends: nowhere\n"}, r"main.yaml:1: extends: no recipe 'nowhere'"),
         ({"main": "extends: {a: b}\n"}, r"expected the name or path of a recipe.*got a mapping"),
