@@ -182,10 +182,10 @@ def choose_jobs(
             changes the retriever.
     """
     from kernelrl_core.cli.validate import show_warnings
-    from kernelrl_core.errors import LookupFailed, UsageError
+    from kernelrl_core.errors import LookupFailed, UsageError, suggestion
     from kernelrl_core.heldout.evaluate import EvalJob
-    from kernelrl_core.planning.load import load_recipe
-    from kernelrl_core.runs.directory import find_run
+    from kernelrl_core.planning.load import load_recipe, recipes
+    from kernelrl_core.runs.directory import find_run, list_runs
     from kernelrl_core.runs.provenance import retriever_identity
     from kernelrl_core.training.continuation import run_recipe
 
@@ -196,7 +196,11 @@ def choose_jobs(
         except UsageError as error:
             if not (Path("runs") / name / "recipe.yaml").is_file():
                 if isinstance(error, LookupFailed):
-                    raise LookupFailed(f"no run {name!r}, and {error.message}", fix=error.fix) from None
+                    known = {*recipes(), *(run.name for run in list_runs())}
+                    raise LookupFailed(
+                        f"no run or recipe {name!r}; {suggestion(Path(name).stem, known)}",
+                        fix="kernelrl recipes list, kernelrl runs list",
+                    ) from None
                 raise
         else:
             show_warnings(loaded)
@@ -232,7 +236,7 @@ def _checkpoint_row(run: RunDir, checkpoint: str) -> Mapping[str, Any] | None:
     if checkpoint == "base":
         return None
     try:
-        return choose_checkpoint(run, checkpoint)
+        return choose_checkpoint(run, checkpoint, also=("base",))
     except LookupFailed as error:
         error.fix += "; --checkpoint base is the untrained policy" if not run.rows("checkpoints") else ""
         raise

@@ -21,13 +21,17 @@ def command(run: str, follow: bool, lines: int | None) -> None:
     """
     from kernelrl_core.errors import KernelRLError
     from kernelrl_core.runs.directory import find_run
+    from kernelrl_core.storage import disk_error
 
     found = find_run(run)
     path = found.path / "logs.log"
     try:
         stream = path.open(encoding="utf-8", errors="replace")
+    except FileNotFoundError as error:
+        fix = f"restore it from a copy of the run; kernelrl status {found.path} shows the state and the last error"
+        raise KernelRLError(f"{path} does not exist", fix=fix) from error
     except OSError as error:
-        raise KernelRLError(f"{path}: {error.strerror}") from error
+        raise disk_error(path, error) from error
     with stream:
         text = stream.read()
         click.echo(text if lines is None else "".join(text.splitlines(keepends=True)[-lines or len(text) :]), nl=False)

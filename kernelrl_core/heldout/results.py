@@ -12,6 +12,7 @@ from typing import Any
 import attrs
 
 from kernelrl_core.errors import LookupFailed, UsageError
+from kernelrl_core.runs.checkpoints import checkpoint_name, kept_checkpoints
 from kernelrl_core.runs.directory import RunDir, find_run
 from kernelrl_core.runs.results import read_reports
 from kernelrl_core.runs.rows import sample_id, turn_without_task
@@ -86,15 +87,13 @@ def _of_run(run: RunDir, steps: int | None) -> Result:
     finished = [row["step"] + 1 for row in run.each_row("metrics") if "eval/num_tasks" in row]
     finished += [0 for row in run.each_row("metrics") if "eval_start/num_tasks" in row]
     if not finished:
-        raise LookupFailed(
-            f"run {run.path} has no finished held-out evaluation", fix=f"kernelrl eval {run.path} --output FILE"
-        )
+        raise LookupFailed(f"run {run.path} has no finished held-out evaluation", fix=_evaluation(run, steps))
     chosen = max(finished) if steps is None else steps
     if chosen not in finished:
         known = ", ".join(map(str, sorted(set(finished))))
         raise LookupFailed(
             f"run {run.path} has no held-out evaluation after {chosen} steps; it has those after {known}",
-            fix=f"kernelrl eval {run.path} --checkpoint {chosen} --output FILE",
+            fix=_evaluation(run, chosen),
         )
     rows = (row for row in run.each_row("eval_samples") if row["step"] == chosen)
     path = run.path / "recipe.yaml"
@@ -103,6 +102,14 @@ def _of_run(run: RunDir, steps: int | None) -> Result:
     except OSError as error:
         raise disk_error(path, error) from error
     return _result(f"run {run.path} after {chosen} steps", rows, recipe if isinstance(recipe, dict) else None, run)
+
+
+def _evaluation(run: RunDir, steps: int | None) -> str:
+    """The command that evaluates the checkpoint after `steps` steps (None: the last one), or another that is left."""
+    left = ["base", *kept_checkpoints(run)]
+    wanted = left[-1] if steps is None else "base" if steps == 0 else checkpoint_name(steps)
+    fix = f"kernelrl eval {run.path} --checkpoint {wanted if wanted in left else 'C'} --output FILE, then name FILE"
+    return fix if wanted in left else f"{fix}; C is one of {', '.join(left)}"
 
 
 def _result(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ __all__ = [
     "checkpoint_damage",
     "checkpoint_name",
     "choose_checkpoint",
+    "kept_checkpoints",
     "load_checkpoint",
     "prune_checkpoints",
     "save_checkpoint",
@@ -137,8 +138,21 @@ def _require_trainable(policy: Policy, component: str) -> TrainablePolicy:
     return policy
 
 
-def choose_checkpoint(run: RunDir, name: str) -> Mapping[str, Any]:
+def kept_checkpoints(run: RunDir) -> dict[str, Mapping[str, Any]]:
+    """Name -> row of the checkpoints whose files are left, in the order in which they were saved."""
+    kept: dict[str, Mapping[str, Any]] = {}
+    for row in run.rows("checkpoints"):
+        kept.pop(row["name"], None)  # saved again after a damage
+        if row["policy"] is None or (run.checkpoints / row["name"]).is_dir():
+            kept[row["name"]] = row
+    return kept
+
+
+def choose_checkpoint(run: RunDir, name: str, *, also: Sequence[str] = ()) -> Mapping[str, Any]:
     """The row of a checkpoint by name (`000004`, `4` or `last`).
+
+    Args:
+        also: other names that the caller accepts, for the message.
 
     Raises:
         LookupFailed: there is none, or its files were removed.
@@ -149,18 +163,19 @@ def choose_checkpoint(run: RunDir, name: str) -> Mapping[str, Any]:
         phase = f" in phase {progress_text(progress)}" if progress is not None else ""
         fix = "wait for it" if state == "running" else f"kernelrl resume {run.path}"
         raise LookupFailed(f"run {run.path} has no checkpoint yet; it is {state}{phase}", fix=fix)
-    kept = [row for row in rows if row["policy"] is None or (directory / row["name"]).is_dir()]
+    kept = kept_checkpoints(run)
+    names = list(kept)
     wanted = checkpoint_name(int(name)) if name.isdecimal() else name
-    for row in reversed(kept):
-        if wanted in ("last", row["name"]):
-            return dict(row)
-    names = list(dict.fromkeys(row["name"] for row in kept))
+    found = kept.get(names[-1] if wanted == "last" and names else wanted)
+    if found is not None:
+        return found
     if wanted in {"last", *(row["name"] for row in rows)}:
         which = "the files of every checkpoint" if wanted == "last" else f"the files of checkpoint {wanted}"
         raise LookupFailed(
             f"{which} were removed from {directory}; left: {', '.join(names) or 'none'}",
             fix="choose one that is left; train.keep_checkpoints keeps more",
         )
+    names = [*names, *(["last"] if names else []), *also]
     close = nearest(wanted, names)
     hint = f"did you mean {close!r}? known" if close else "known"
     raise LookupFailed(f"no checkpoint {name!r} in {directory}; {hint}: {', '.join(names) or 'none'}")

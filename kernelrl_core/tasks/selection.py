@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from kernelrl_core.errors import UsageError
+from kernelrl_core.errors import UsageError, nearest
 from kernelrl_core.interfaces.tasks import TaskSource
 from kernelrl_core.plugins.boundary import plugin_boundary
 from kernelrl_core.recipe.schema import EvalSettings, TrainSettings
@@ -79,11 +79,18 @@ def listed(source: TaskSource, split: str) -> Sequence[Task]:
     """The tasks of a split.
 
     Raises:
+        UsageError: raised by the source. For an unknown split, the message names the nearest one.
         KernelRLError: raised by the source, or an unexpected error of the source, with its name.
     """
     kind = type(source)
     with plugin_boundary(f"task source {kind.__module__}:{kind.__qualname__}", f"listing split {split!r}"):
-        return source.tasks(split)
+        try:
+            return source.tasks(split)
+        except UsageError as error:
+            known = source.splits()
+            if split not in known and (close := nearest(split, known)):
+                error.message += f"; did you mean {close!r}?"
+            raise
 
 
 def _counted(tasks: Iterable[Task]) -> str:

@@ -108,7 +108,14 @@ def test_a_removed_or_unknown_checkpoint_lists_those_that_are_left(kernelrl: Cal
     assert "the files of checkpoint 000001 were removed" in removed
     assert "left: 000002, 000003" in removed
     assert "evaluating" not in removed
-    assert "known: 000002, 000003" in kernelrl("eval", "a", "--checkpoint", "9", code=2).stderr
+    assert "known: 000002, 000003, last, base" in kernelrl("eval", "a", "--checkpoint", "9", code=2).stderr
+    assert "did you mean 'base'?" in kernelrl("eval", "a", "--checkpoint", "basis", code=2).stderr
+
+
+def test_the_nearest_run_or_recipe_is_named(kernelrl: Call) -> None:
+    kernelrl("run", "small.yaml", "--name", "demo")
+    assert "no run or recipe 'dmo'; did you mean 'demo'?" in kernelrl("eval", "dmo", code=2).stderr
+    assert "no run or recipe 'quikstart'; did you mean 'quickstart'?" in kernelrl("eval", "quikstart", code=2).stderr
 
 
 def test_a_copied_run_is_only_read(kernelrl: Call, tmp_path: Path) -> None:

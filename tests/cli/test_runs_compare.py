@@ -123,6 +123,16 @@ def test_a_file_of_a_former_version_has_no_recipe(kernelrl: Call, tmp_path: Path
     assert "the recipes are not compared" in kernelrl("runs", "compare", "a.json", "b.json").stdout
 
 
+def test_for_a_step_without_evaluation_the_fix_names_a_checkpoint_that_is_left(kernelrl: Call, tmp_path: Path) -> None:
+    kernelrl("run", "small.yaml", "--name", "a", "eval.at_start=false", "train.steps=3", "train.keep_checkpoints=2")
+    for step, checkpoint in (("0", "base"), ("2", "000002"), ("1", "C"), ("9", "C")):
+        fix = kernelrl("runs", "compare", "a", f"a@{step}", code=2).stderr.splitlines()[1]
+        command = f"kernelrl: fix: kernelrl eval runs/a --checkpoint {checkpoint} --output FILE, then name FILE"
+        assert fix == command + ("; C is one of base, 000002, 000003" if checkpoint == "C" else "")
+    kernelrl("eval", "runs/a", "--checkpoint", "000002", "--output", "two.json")
+    kernelrl("runs", "compare", "a", "two.json")
+
+
 def test_input_that_is_no_result_is_one_clear_line(kernelrl: Call, tmp_path: Path) -> None:
     kernelrl("run", "small.yaml", "--name", "a")
     kernelrl("run", "small.yaml", "--name", "b", "eval.at_start=false", "eval.at_end=false")

@@ -220,6 +220,13 @@ def test_a_newer_run_is_refused_and_listed(kernelrl: Kernelrl, former: Path) -> 
     assert "runs/former  killed  damaged  run runs/former was written by" in kernelrl("runs", "list").stdout
 
 
+def test_a_run_without_its_log_is_one_line_with_the_fix(kernelrl: Kernelrl, former: Path) -> None:
+    (former / "logs.log").unlink()
+    failed = kernelrl("logs", "former")
+    assert failed.returncode == 1
+    assert failed.stderr.startswith("kernelrl: runs/former/logs.log does not exist\nkernelrl: fix: restore it from")
+
+
 def test_a_missing_run_is_named_with_the_nearest(kernelrl: Kernelrl, former: Path) -> None:
     failed = kernelrl("watch", "fromer")
     assert failed.returncode == 2

@@ -30,3 +30,8 @@ def test_an_empty_split_is_refused_with_the_names_of_the_others() -> None:
 def test_the_first_tasks_of_a_split_are_evaluated() -> None:
     found = eval_tasks(Splits(), EvalSettings(split="train", max_tasks=PositiveInt(2)))
     assert [task.id for task in found] == ["train/0", "train/1"]
+
+
+def test_a_misspelt_split_is_refused_with_the_nearest() -> None:
+    with pytest.raises(UsageError, match=r"no split 'tain'; known: train; did you mean 'train'\?"):
+        eval_tasks(FakeTasks(numbered_tasks(train=3)), EvalSettings(split="tain"))

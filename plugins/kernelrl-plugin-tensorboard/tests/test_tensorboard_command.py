@@ -104,7 +104,7 @@ def test_a_missing_tensorboard_is_one_line(
         ("stopped", "kernelrl resume runs/mine --accept-changes"),
     ],
 )
-def test_a_run_without_event_files_is_told_how_to_get_them(
+def test_a_run_without_event_files_names_the_edit_and_the_command(
     run: Path, capsys: pytest.CaptureFixture[str], state: str, then: str
 ) -> None:
     for path in (run / "tensorboard").iterdir():
