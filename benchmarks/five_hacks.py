@@ -53,14 +53,15 @@ def provenance(clone: Path, commit: str | None) -> dict[str, Any]:
     import torch
 
     def head(folder: Path) -> str:
-        command = ["git", "-C", str(folder), "rev-parse", "--short", "HEAD"]
+        # A copy without its own repository may lie inside another one.
+        command = ["git", "--git-dir", str(folder / ".git"), "rev-parse", "--short", "HEAD"]
         return subprocess.run(command, capture_output=True, text=True).stdout.strip() or "unknown"
 
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "gpu": torch.cuda.get_device_name(),
         "torch": torch.__version__,
-        "commit": commit or head(HERE),
+        "commit": commit or head(HERE.parent),
         "kernelbench": head(clone),
     }
 

@@ -31,7 +31,9 @@ import cutlass
 import cutlass.cute as cute
 import torch
 import torch.nn as nn
-from cutlass.cute.runtime import from_dlpack, make_fake_compact_tensor
+from cuda.bindings.driver import CUstream
+from cutlass.cute.runtime import from_dlpack, make_fake_compact_tensor, make_fake_stream
+from cutlass.torch import current_stream
 
 DTYPES = {torch.float32: cutlass.Float32, torch.float16: cutlass.Float16, torch.bfloat16: cutlass.BFloat16}
 
@@ -47,14 +49,14 @@ def scaled_difference_kernel(a: cute.Tensor, b: cute.Tensor, out: cute.Tensor):
 
 
 @cute.jit
-def scaled_difference(a: cute.Tensor, b: cute.Tensor, out: cute.Tensor):
+def scaled_difference(a: cute.Tensor, b: cute.Tensor, out: cute.Tensor, stream: CUstream):
     blocks = cute.ceil_div(out.shape[0], 256)
-    scaled_difference_kernel(a, b, out).launch(grid=(blocks, 1, 1), block=(256, 1, 1))
+    scaled_difference_kernel(a, b, out).launch(grid=(blocks, 1, 1), block=(256, 1, 1), stream=stream)
 
 
 def build(dtype):
     vector = make_fake_compact_tensor(dtype, (cute.sym_int(),))
-    return cute.compile(scaled_difference, vector, vector, vector)
+    return cute.compile(scaled_difference, vector, vector, vector, make_fake_stream())
 
 
 COMPILED = {dtype: build(name) for dtype, name in DTYPES.items()}
@@ -64,7 +66,8 @@ class ModelNew(nn.Module):
     def forward(self, a, b):
         a, b = a.contiguous(), b.contiguous()
         out = torch.empty_like(a)
-        COMPILED[a.dtype](*(from_dlpack(x.view(-1)).mark_layout_dynamic(leading_dim=0) for x in (a, b, out)))
+        vectors = (from_dlpack(x.view(-1)).mark_layout_dynamic(leading_dim=0) for x in (a, b, out))
+        COMPILED[a.dtype](*vectors, current_stream())
         return out
 """,
 )
@@ -94,7 +97,9 @@ import cutlass
 import cutlass.cute as cute
 import torch
 import torch.nn as nn
-from cutlass.cute.runtime import from_dlpack, make_fake_compact_tensor
+from cuda.bindings.driver import CUstream
+from cutlass.cute.runtime import from_dlpack, make_fake_compact_tensor, make_fake_stream
+from cutlass.torch import current_stream
 
 DTYPES = {torch.float32: cutlass.Float32, torch.float16: cutlass.Float16, torch.bfloat16: cutlass.BFloat16}
 
@@ -114,14 +119,14 @@ def row_peak_kernel(x: cute.Tensor, out: cute.Tensor):
 
 
 @cute.jit
-def row_peak(x: cute.Tensor, out: cute.Tensor):
-    row_peak_kernel(x, out).launch(grid=(x.shape[0], 1, 1), block=(32, 1, 1))
+def row_peak(x: cute.Tensor, out: cute.Tensor, stream: CUstream):
+    row_peak_kernel(x, out).launch(grid=(x.shape[0], 1, 1), block=(32, 1, 1), stream=stream)
 
 
 def build(dtype):
     matrix = make_fake_compact_tensor(dtype, (cute.sym_int(), cute.sym_int()), stride_order=(1, 0))
     vector = make_fake_compact_tensor(dtype, (cute.sym_int(),))
-    return cute.compile(row_peak, matrix, vector)
+    return cute.compile(row_peak, matrix, vector, make_fake_stream())
 
 
 COMPILED = {dtype: build(name) for dtype, name in DTYPES.items()}
@@ -132,7 +137,7 @@ class ModelNew(nn.Module):
         x = x.contiguous()
         out = torch.empty(x.shape[0], dtype=x.dtype, device=x.device)
         rows = from_dlpack(x).mark_layout_dynamic(leading_dim=1)
-        COMPILED[x.dtype](rows, from_dlpack(out).mark_layout_dynamic(leading_dim=0))
+        COMPILED[x.dtype](rows, from_dlpack(out).mark_layout_dynamic(leading_dim=0), current_stream())
         return out
 """,
 )
@@ -162,7 +167,9 @@ import cutlass
 import cutlass.cute as cute
 import torch
 import torch.nn as nn
-from cutlass.cute.runtime import from_dlpack, make_fake_compact_tensor
+from cuda.bindings.driver import CUstream
+from cutlass.cute.runtime import from_dlpack, make_fake_compact_tensor, make_fake_stream
+from cutlass.torch import current_stream
 
 DTYPES = {torch.float32: cutlass.Float32, torch.float16: cutlass.Float16, torch.bfloat16: cutlass.BFloat16}
 
@@ -184,14 +191,14 @@ def product_kernel(a: cute.Tensor, b: cute.Tensor, out: cute.Tensor):
 
 
 @cute.jit
-def product(a: cute.Tensor, b: cute.Tensor, out: cute.Tensor):
+def product(a: cute.Tensor, b: cute.Tensor, out: cute.Tensor, stream: CUstream):
     grid = (cute.ceil_div(out.shape[1], TILE), cute.ceil_div(out.shape[0], TILE), 1)
-    product_kernel(a, b, out).launch(grid=grid, block=(TILE, TILE, 1))
+    product_kernel(a, b, out).launch(grid=grid, block=(TILE, TILE, 1), stream=stream)
 
 
 def build(dtype):
     matrix = make_fake_compact_tensor(dtype, (cute.sym_int(), cute.sym_int()), stride_order=(1, 0))
-    return cute.compile(product, matrix, matrix, matrix)
+    return cute.compile(product, matrix, matrix, matrix, make_fake_stream())
 
 
 COMPILED = {dtype: build(name) for dtype, name in DTYPES.items()}
@@ -201,7 +208,8 @@ class ModelNew(nn.Module):
     def forward(self, a, b):
         a, b = a.contiguous(), b.contiguous()
         out = torch.empty((a.shape[0], b.shape[1]), dtype=a.dtype, device=a.device)
-        COMPILED[a.dtype](*(from_dlpack(x).mark_layout_dynamic(leading_dim=1) for x in (a, b, out)))
+        matrices = (from_dlpack(x).mark_layout_dynamic(leading_dim=1) for x in (a, b, out))
+        COMPILED[a.dtype](*matrices, current_stream())
         return out
 """,
 )
