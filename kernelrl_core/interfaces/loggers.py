@@ -47,7 +47,7 @@ and does not end the run.
 
 
     class CsvFile(Logger):
-        """A line `step,mean score` for each step."""
+        """A line `step,value` for each step."""
 
         def __init__(self, config: CsvFileConfig) -> None:
             self._name = config.file

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-import os
+import ast
+import difflib
+import itertools
 import re
+import shlex
 import subprocess
 import sys
-import tomllib
+import textwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
 import reference_pages
-import yaml
 from docpages import findings
+from kernelrl_command_server import CommandServer
+from kernelrl_unpacked_plugins import environment, install
 
 from kernelrl_core.types import Rule
 
 ROOT = Path(__file__).parents[2]
-MAX_LINES = 25
-"""Of Python and TOML in the first plugin, without empty lines and tests."""
+MAX_OWN_LINES = 15
+"""Lines that the author of a first plugin writes or changes, without empty ones."""
 
 
 GENERATED = reference_pages.generated()
@@ -36,88 +41,113 @@ def test_folders_of_generated_pages_have_no_other_page() -> None:
     }
 
 
-def first_plugin() -> dict[str, str]:
-    """Path -> text of the files that the first part of the guide shows."""
-    return files_of("Your first plugin")
+FIRST = reference_pages.GUIDE.read_text(encoding="utf-8").partition("\n## Your first plugin\n")[2].partition("\n## ")[0]
+PLUGINS = dict(re.findall(r"^### (.+?)\n(.*?)(?=^### |\Z)", FIRST, re.MULTILINE | re.DOTALL))
+"""Heading -> text of the part about one plugin."""
+STEP = re.compile(
+    r"^(?:In `(?P<path>[\w.]+)`, (?P<names>`\w+`(?: and `\w+`)*) becomes?\b(?:(?!\n\n).)*|Add to `(?P<longer>[\w.]+)`:"
+    r")?(?:\n\n)?^```(?P<language>\w+)\n(?P<text>.*?)^```",
+    re.MULTILINE | re.DOTALL,
+)
 
 
-def files_of(title: str) -> dict[str, str]:
-    """Path -> text of the files that a section of the guide shows."""
-    section = reference_pages.GUIDE.read_text(encoding="utf-8").partition(f"\n## {title}\n")[2].partition("\n## ")[0]
-    return dict(re.findall(r"`([\w./]+\.(?:py|toml|yaml))`: (?:(?!\n\n).)*\n\n```\w+\n(.*?)```", section, re.DOTALL))
+def edited(source: str, names: set[str], text: str) -> str:
+    """A source in which the definitions, or keyword arguments, of these names are replaced by a text."""
+    found = []
+    nodes = [(node, below) for owner in ast.walk(ast.parse(source)) for node, below in neighbours(owner)]
+    for node, below in nodes:
+        target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
+        name = getattr(node, "name", None) or getattr(node, "arg", None) or getattr(target, "id", None)
+        if name in names:
+            is_option = isinstance(node, ast.AnnAssign) and isinstance(below, ast.Expr)
+            found.append((node.lineno, (below if is_option else node).end_lineno, node.col_offset))
+    assert len(found) == len(names), (names, found)
+    lines = source.splitlines(keepends=True)
+    for first, last, _ in sorted(found, reverse=True):
+        del lines[first - 1 : last]
+    first, _, column = min(found)
+    return "".join([*lines[: first - 1], textwrap.indent(text, " " * column), *lines[first - 1 :]])
 
 
-@pytest.fixture
-def installed(tmp_path: Path) -> Path:
-    """The first plugin, in the layout that pip installs."""
-    files = first_plugin()
-    project = tomllib.loads(files["pyproject.toml"])["project"]
-    (entry,) = project["entry-points"]["kernelrl"].items()
-    info = tmp_path / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
-    metadata = f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"
-    metadata += "".join(f"Requires-Dist: {requirement}\n" for requirement in project["dependencies"])
-    files |= {f"{info.name}/METADATA": metadata, f"{info.name}/entry_points.txt": f"[kernelrl]\n{' = '.join(entry)}\n"}
-    for name, text in files.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text, encoding="utf-8")
-    return tmp_path
+def neighbours(owner: ast.AST) -> list[tuple[Any, Any]]:
+    """The statements of a body, each with the next one; the keyword arguments of a call."""
+    body: list[Any] = getattr(owner, "keywords", None) or getattr(owner, "body", None) or []
+    return list(itertools.zip_longest(body, body[1:])) if isinstance(body, list) else []
 
 
-def call(folder: Path, *arguments: str) -> str:
-    """Output of a Python program that must succeed, with the plugin installed."""
-    done = subprocess.run(
-        [sys.executable, *arguments],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(folder)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+class Reader:
+    """Does what the guide shows, in an empty folder."""
+
+    def __init__(self, folder: Path, server: CommandServer) -> None:
+        self.folder, self._server = folder, server
+        self.commands: list[str] = []
+        self.own_lines: list[str] = []
+        self.removed: set[str] = set()
+
+    def follow(self, text: str) -> None:
+        for step in STEP.finditer(text):
+            if step["language"] == "sh":
+                for command in step["text"].splitlines():
+                    self.call(shlex.split(command))
+            elif step["language"] == "yaml":
+                (self.folder / "mine.yaml").write_text(step["text"])
+                assert self.call(["kernelrl", "validate", "mine.yaml"]) == "mine: ok\n"
+            else:
+                self.edit(step)
+
+    def edit(self, step: re.Match[str]) -> None:
+        (path,) = self.folder.rglob(step["path"] or step["longer"])
+        before = path.read_text()
+        if step["longer"]:
+            after = f"{before}\n\n{step['text']}"
+        else:
+            names = set(re.findall(r"`(\w+)`", step["names"]))
+            self.removed |= {name for name in names if name not in step["text"]}
+            after = edited(before, names, step["text"])
+        path.write_text(after)
+        changes = difflib.ndiff(before.splitlines(), after.splitlines())
+        self.own_lines += [line[2:] for line in changes if line.startswith("+ ") and line[2:].strip()]
+
+    def call(self, command: list[str]) -> str:
+        program, *arguments = command
+        self.commands.append(program)
+        if program == "pip":
+            (project,) = self.folder.glob("kernelrl-plugin-*")
+            assert arguments == ["install", "-e", f"./{project.name}[test]"]
+            install(project)
+            return ""
+        variables = environment(self.folder.glob("kernelrl-plugin-*"))
+        if program == "kernelrl":
+            done = self._server.run(*arguments, cwd=self.folder, env=variables)
+        else:
+            assert program == "python"
+            whole = [sys.executable, *arguments, "-p", "no:cacheprovider"]
+            done = subprocess.run(whole, cwd=self.folder, env=variables, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
 
 
-def kernelrl(folder: Path, *arguments: str) -> str:
-    return call(folder, "-c", "from kernelrl_core.cli.main import main; main()", *arguments)
+@pytest.mark.parametrize("title", PLUGINS)
+def test_a_first_plugin_is_short_and_passes_its_tests_and_its_check(
+    title: str, tmp_path: Path, command_server: CommandServer
+) -> None:
+    reader = Reader(tmp_path, command_server)
+    reader.follow(PLUGINS[title])
+    (created,) = tmp_path.glob("kernelrl-plugin-*")
+    before_the_recipe = reader.commands[: reader.commands.index("python") + 2]
+    assert before_the_recipe == ["kernelrl", "pip", "python", "kernelrl"]
+    assert len(reader.own_lines) <= MAX_OWN_LINES, reader.own_lines
+    source = "".join(path.read_text() for path in created.rglob("*.py"))
+    assert [name for name in reader.removed if re.search(rf"\b{name}\b", source)] == []
 
 
-def test_the_first_plugin_is_short() -> None:
-    files = {name: text for name, text in first_plugin().items() if not name.startswith(("test_", "mine"))}
-    assert set(files) == {"pyproject.toml", "no_sleep/__init__.py", "no_sleep/checker.py"}
-    assert sum(bool(line.strip()) for text in files.values() for line in text.splitlines()) <= MAX_LINES
-
-
-def test_the_first_plugin_passes_its_check_and_its_tests(installed: Path) -> None:
-    expected = re.search(r"The second command prints `([^`]*)`", reference_pages.GUIDE.read_text(encoding="utf-8"))
-    assert expected is not None
-    assert kernelrl(installed, "plugins", "check", "no_sleep") == f"{expected[1]}\n"
-    summary = re.search(r"begins with `(\d+ passed)`", reference_pages.GUIDE.read_text(encoding="utf-8"))
-    assert summary is not None
-    assert f"\n{summary[1]} in " in call(installed, "-m", "pytest", "-q", "-p", "no:cacheprovider")
-
-
-def test_the_recipe_of_the_first_plugin_is_valid(installed: Path) -> None:
-    assert yaml.safe_load(first_plugin()["mine.yaml"])["checkers"] == {"sleep": {"use": "no_sleep"}}
-    assert kernelrl(installed, "validate", "mine.yaml") == "mine: ok\n"
-
-
-def test_the_first_plugin_with_an_option_works(installed: Path) -> None:
-    files = files_of("Options")
-    assert set(files) == {"no_sleep/options.py", "no_sleep/__init__.py", "no_sleep/checker.py", "mine.yaml"}
-    for name, text in files.items():
-        (installed / name).write_text(text, encoding="utf-8")
-    assert kernelrl(installed, "plugins", "check", "no_sleep") == "checkers: no_sleep: loads\n"
-    assert kernelrl(installed, "validate", "mine.yaml") == "mine: ok\n"
-    assert "max_calls" in kernelrl(installed, "plugins", "show", "no_sleep")
-    code = (
-        "from kernelrl_core.testing.values import make_candidate, make_task\n"
-        "from no_sleep.checker import NoSleep\n"
-        "from no_sleep.options import NoSleepConfig\n"
-        "checker = NoSleep(NoSleepConfig(max_calls=2))\n"
-        "for calls in (2, 3):\n"
-        "    print(len(checker.check(make_candidate('time.sleep(1)\\n' * calls), make_task(), None)))\n"
-    )
-    assert call(installed, "-c", code) == "0\n1\n"
+def test_the_table_of_files_is_complete(tmp_path: Path, command_server: CommandServer) -> None:
+    reader = Reader(tmp_path, command_server)
+    reader.call(["kernelrl", "plugins", "new", "reward", "few-atomics"])
+    (created,) = tmp_path.iterdir()
+    files = {str(path.relative_to(created)) for path in created.rglob("*") if path.is_file()}
+    listed = {name for row in re.findall(r"^\| (`.*?`) \|", FIRST, re.MULTILINE) for name in re.findall("`(.+?)`", row)}
+    assert listed == files - {"src/kernelrl_plugin_few_atomics/py.typed"}
 
 
 @pytest.mark.parametrize(("by", "rule"), findings.declared_rules(), ids=lambda value: getattr(value, "id", None))
