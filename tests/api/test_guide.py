@@ -145,9 +145,9 @@ def test_the_table_of_files_is_complete(tmp_path: Path, command_server: CommandS
     reader = Reader(tmp_path, command_server)
     reader.call(["kernelrl", "plugins", "new", "reward", "few-atomics"])
     (created,) = tmp_path.iterdir()
-    files = {str(path.relative_to(created)) for path in created.rglob("*") if path.is_file()}
+    files = {path.name for path in created.rglob("*") if path.is_file()}
     listed = {name for row in re.findall(r"^\| (`.*?`) \|", FIRST, re.MULTILINE) for name in re.findall("`(.+?)`", row)}
-    assert listed == files - {"src/kernelrl_plugin_few_atomics/py.typed"}
+    assert listed == files - {"py.typed"}
 
 
 @pytest.mark.parametrize(("by", "rule"), findings.declared_rules(), ids=lambda value: getattr(value, "id", None))
