@@ -30,7 +30,7 @@ kernel is an `Evaluation`; a broken machine raises `InfrastructureError`. An `Ev
     import attrs
 
     from kernelrl_core.api.config import PositiveInt
-    from kernelrl_core.api.evaluators import EvaluatorConfig
+    from kernelrl_core.api.evaluators import EvaluationSettings, EvaluatorConfig
 
 
     @attrs.frozen
@@ -38,10 +38,15 @@ kernel is an `Evaluation`; a broken machine raises `InfrastructureError`. An `Ev
         """Options."""
 
         command: tuple[str, ...] = (sys.executable, "-m", "kernelrl_plugin_cluster.worker")
-        """Program that reads a request as JSON and writes an evaluation as JSON. To use another machine, begin with
+        """Program that reads an order as JSON and writes the result as JSON. To use another machine, begin with
         `ssh` and its name."""
         capacity: PositiveInt = PositiveInt(2)
         """Maximum number of concurrent requests."""
+        timing: bool = False
+        """True if the program can time kernels."""
+
+        def settings_here(self, settings: EvaluationSettings) -> None:
+            """The machine of the program needs the backend, and this one need not have it."""
 
     # src/kernelrl_plugin_cluster/evaluator.py
     """The evaluator `cluster`."""
@@ -49,9 +54,20 @@ kernel is an `Evaluation`; a broken machine raises `InfrastructureError`. An `Ev
     import asyncio
     import json
     from asyncio.subprocess import PIPE
+    from collections.abc import Mapping
+    from typing import Any
 
     from kernelrl_core.api.errors import InfrastructureError
-    from kernelrl_core.api.evaluators import Evaluation, EvaluationRequest, Evaluator, from_json, to_json
+    from kernelrl_core.api.evaluators import (
+        Evaluation,
+        EvaluationRequest,
+        EvaluationSettings,
+        Evaluator,
+        Task,
+        TaskAudit,
+        from_json,
+        to_json,
+    )
     from kernelrl_plugin_cluster.options import ClusterConfig
 
 
@@ -60,47 +76,61 @@ kernel is an `Evaluation`; a broken machine raises `InfrastructureError`. An `Ev
 
         def __init__(self, config: ClusterConfig) -> None:
             self.capacity = config.capacity
-            self._command = config.command
+            self._command, self._timing = config.command, config.timing
 
         def identity(self) -> str:
             return " ".join(self._command)
 
+        def why_untimed(self, backend: str, options: Mapping[str, Any]) -> str:
+            return "" if self._timing else "the option timing is false"
+
         async def evaluate(self, request: EvaluationRequest) -> Evaluation:
+            return from_json(Evaluation, await self._call({"request": to_json(request)}))
+
+        async def audit(self, task: Task, settings: EvaluationSettings, timeout_s: float) -> TaskAudit:
+            order = {"task": to_json(task), "settings": to_json(settings), "timeout_s": timeout_s}
+            return from_json(TaskAudit, await self._call(order))
+
+        async def _call(self, order: Mapping[str, Any]) -> Any:
             process = await asyncio.create_subprocess_exec(*self._command, stdin=PIPE, stdout=PIPE, stderr=PIPE)
             try:
-                output, errors = await process.communicate(json.dumps(to_json(request)).encode())
+                output, errors = await process.communicate(json.dumps(order).encode())
             finally:
                 if process.returncode is None:  # cancelled
                     process.kill()
                     await process.wait()
             if process.returncode:
                 raise InfrastructureError(f"{self.identity()} failed: {errors.decode(errors='replace')[-500:]}")
-            return from_json(Evaluation, json.loads(output))
+            return json.loads(output)
 
     # src/kernelrl_plugin_cluster/worker.py
-    """The worker of the evaluator `cluster`: evaluates the request on stdin with evaluator `local`."""
+    """The worker of the evaluator `cluster`: carries out the order on stdin with evaluator `local`."""
 
     import asyncio
     import json
     import sys
+    from collections.abc import Mapping
+    from typing import Any
 
     from kernelrl_core.api.components import component_block, registry
-    from kernelrl_core.api.evaluators import Evaluation, EvaluationRequest, from_json, to_json
+    from kernelrl_core.api.evaluators import EvaluationRequest, EvaluationSettings, Task, from_json, to_json
 
 
-    async def evaluate(request: EvaluationRequest) -> Evaluation:
+    async def work(order: Mapping[str, Any]) -> Any:
         use = component_block("evaluator", {"use": "local", "workers": 1}, registry())
         evaluator = registry().make("evaluators", use)
         try:
             await evaluator.start()
-            return await evaluator.evaluate(request)
+            if "request" in order:
+                return to_json(await evaluator.evaluate(from_json(EvaluationRequest, order["request"])))
+            task, settings = from_json(Task, order["task"]), from_json(EvaluationSettings, order["settings"])
+            return to_json(await evaluator.audit(task, settings, order["timeout_s"]))
         finally:
             await evaluator.aclose()
 
 
     if __name__ == "__main__":
-        found = asyncio.run(evaluate(from_json(EvaluationRequest, json.load(sys.stdin))))
-        json.dump(to_json(found), sys.stdout)
+        json.dump(asyncio.run(work(json.load(sys.stdin))), sys.stdout)
 
     # tests/test_cluster.py
     """Contract of the evaluator `cluster`, with a worker that executes no candidate."""
@@ -122,7 +152,7 @@ kernel is an `Evaluation`; a broken machine raises `InfrastructureError`. An `Ev
     WORKER = """
     import ast, json, sys
 
-    source = json.load(sys.stdin)["source"]
+    source = json.load(sys.stdin)["request"]["source"]
     try:
         ast.parse(source)
         outcome = "runtime_error" if "planted" in source else "incorrect" if "zeros(())" in source else "correct"
@@ -149,7 +179,7 @@ kernel is an `Evaluation`; a broken machine raises `InfrastructureError`. An `Ev
 
 In a recipe:
 
-    evaluator: {use: cluster, command: [ssh, gpu-box, python, -m, kernelrl_plugin_cluster.worker]}
+    evaluator: {use: cluster, command: [ssh, gpu-box, python, -m, kernelrl_plugin_cluster.worker], timing: true}
 '''
 
 from __future__ import annotations
