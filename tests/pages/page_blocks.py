@@ -14,6 +14,7 @@ from markdown_it.token import Token
 ROOT = Path(__file__).parents[2]
 _NOT_WRITTEN_HERE = ("_build", "node_modules", ".venv", "mutants")
 _FIRST_LINE = re.compile(r"# ([\w./-]+\.(?:py|yaml|toml|jsonl?|txt))\b")
+_EDIT = re.compile(r"(In|Add to) `[\w./-]+`")
 _ANNOUNCED = re.compile(r"`([\w./-]+\.(?:py|yaml|toml|jsonl?|txt))`:(?:\s|$)")
 
 
@@ -27,6 +28,8 @@ class Block:
     text: str
     file: str = ""
     """The file that the block shows, by a comment in its first line or by "`FILE`:" before it. Empty: none."""
+    edits: bool = False
+    """The block is a part of a file that the page changes: "In `FILE`, `NAME` becomes:", "Add to `FILE`:" before it."""
 
 
 def pages() -> list[Path]:
@@ -67,7 +70,7 @@ def blocks(page: Path) -> list[Block]:
             language = token.info.split()[0] if token.info else ""
             named = _FIRST_LINE.match(token.content) or _ANNOUNCED.search(before)
             place = f"{name(page)}:{token.map[0] + 1}"
-            found.append(Block(place, language, token.content, named[1] if named else ""))
+            found.append(Block(place, language, token.content, named[1] if named else "", bool(_EDIT.match(before))))
             before = ""
         elif token.type == "inline":
             before = token.content
