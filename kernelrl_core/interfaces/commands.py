@@ -57,7 +57,7 @@ stderr; raise the errors of `kernelrl_core.api.errors`, which have exit codes.
 
     def test_the_slowest_turns_come_first(tmp_path: Path) -> None:
         run = RunDir.create(tmp_path / "run", {}, {})
-        train_here(run, make_recipe(), FakeEnvironment(), FakePolicy(), lambda returns: [[0.0] * len(r) for r in returns])
+        train_here(run, make_recipe(), FakeEnvironment(), FakePolicy(), lambda group: [[0.0] * len(row) for row in group])
         done = CliRunner().invoke(command, [str(run.path), "--count", "3"])
         assert done.exit_code == 0, done.output
         seconds = [float(line.split()[0]) for line in done.output.splitlines()]
