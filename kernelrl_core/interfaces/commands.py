@@ -57,7 +57,8 @@ stderr; raise the errors of `kernelrl_core.api.errors`, which have exit codes.
 
     def test_the_slowest_turns_come_first(tmp_path: Path) -> None:
         run = RunDir.create(tmp_path / "run", {}, {})
-        train_here(run, make_recipe(), FakeEnvironment(), FakePolicy(), lambda group: [[0.0] * len(row) for row in group])
+        recipe, advantage = make_recipe(), lambda group: [[0.0] * len(episode) for episode in group]
+        train_here(run, recipe, FakeEnvironment(), FakePolicy(), advantage)
         done = CliRunner().invoke(command, [str(run.path), "--count", "3"])
         assert done.exit_code == 0, done.output
         seconds = [float(line.split()[0]) for line in done.output.splitlines()]
