@@ -18,7 +18,6 @@ from tinker_cookbook import tokenizer_utils
 from tinker_cookbook.completers import TokenCompleter, TokensWithLogprobs
 from tinker_cookbook.rl import rollouts
 from tinker_cookbook.rl.types import InitialObservationOverflow
-from transformers import PreTrainedTokenizerFast
 
 from kernelrl_adapters.chat import CHAT_TEMPLATE, ChatRenderer
 from kernelrl_adapters.cookbook import KernelDatasetBuilder
@@ -40,20 +39,6 @@ train:     {tasks_per_step: 2, group_size: 3, steps: 3}
 eval:      {samples: 2}
 """
 ANSWER = "```python\nclass ModelNew:\n    def forward(self, x):\n        return {!r}\n```"
-
-
-@pytest.fixture(scope="session")
-def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Directory of a tokenizer with one token per byte."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    bytes_alone = Tokenizer(models.BPE({letter: index for index, letter in enumerate(alphabet)}, []))
-    bytes_alone.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    bytes_alone.decoder = decoders.ByteLevel()
-    directory = tmp_path_factory.mktemp("tokenizer")
-    PreTrainedTokenizerFast(tokenizer_object=bytes_alone, eos_token="<|end|>").save_pretrained(directory)
-    return str(directory)
 
 
 @pytest.fixture

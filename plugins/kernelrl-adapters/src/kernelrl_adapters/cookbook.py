@@ -26,7 +26,7 @@ from tinker_cookbook.rl.types import (
 )
 
 from kernelrl_adapters.chat import ChatRenderer, recommended_renderer
-from kernelrl_adapters.shared import read_recipe, recipe_of, shared_environment
+from kernelrl_adapters.shared import read_recipe, recipe_of, shared_environment, turn_metrics
 from kernelrl_core.api.episodes import (
     EpisodeId,
     EpisodeRunner,
@@ -67,7 +67,7 @@ class KernelEnv(Env):
         turn = await self._runner.submit(request, Sampled(self._renderer.reply(request.prompt, action, cut=cut)))
         if turn.masked:
             raise InfrastructureError(turn.message)
-        metrics, following = _metrics(turn), self._runner.next_prompt()
+        metrics, following = turn_metrics(turn), self._runner.next_prompt()
         if following is not None and not self._fits(following):
             following, metrics = None, {**metrics, "stop/max_tokens": 1.0}
         observation, stop = self._observation(following) if following else (tinker.ModelInput.empty(), [])
@@ -174,17 +174,6 @@ class KernelDatasetBuilder(RLDatasetBuilder):
             return training, None
         held_out = (tuple(eval_tasks(source, recipe.eval)),)
         return training, KernelDataset(text, held_out, chat, recipe.eval.samples, "eval")
-
-
-def _metrics(turn: Turn) -> dict[str, float | int]:
-    found: dict[str, float | int] = {
-        "correct": float(turn.correct),
-        "compiled": float(turn.evaluation is not None and turn.evaluation.compiled),
-        "hacked": float(turn.outcome == "hacked"),
-        "suspect": float(turn.verdict == "suspect"),
-        **{f"reward/{name}": value for name, value in turn.score.parts.items()},
-    }
-    return found if turn.speedup is None else {**found, "speedup": turn.speedup}
 
 
 def _logs(turn: Turn) -> dict[str, str | int | float]:

@@ -1,23 +1,60 @@
 """Environments by recipe: created on first use, closed with the event loop.
 
-Only the recipe, as JSON, is sent between processes. An environment owns processes and cannot be sent.
+Only the recipe, as JSON, is sent between processes. An environment owns processes and cannot be sent. Frameworks that
+call ordinary functions get the results of an event loop in a thread of its own (`in_background`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import functools
 import json
 import os
-from collections.abc import AsyncGenerator, Sequence
+import threading
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any, Protocol, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 from kernelrl_core.api.config import cache_directory
-from kernelrl_core.api.episodes import Environment, Recipe, load_recipe, recipe_from_mapping, registry
+from kernelrl_core.api.episodes import (
+    Environment,
+    Recipe,
+    SampleId,
+    Turn,
+    eval_tasks,
+    load_recipe,
+    recipe_from_mapping,
+    registry,
+    training_tasks,
+)
+from kernelrl_core.api.errors import InfrastructureError, LookupFailed, suggestion
+from kernelrl_core.api.policies import Message, Reply, estimated_prompt
+from kernelrl_core.api.tasks import Task
 
-__all__ = ["make_environment", "read_recipe", "recipe_of", "shared_environment"]
+__all__ = [
+    "close_background",
+    "in_background",
+    "make_environment",
+    "prompts_of",
+    "read_recipe",
+    "recipe_of",
+    "score_reply",
+    "shared",
+    "shared_environment",
+    "turn_metrics",
+]
 
-_open: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, AsyncGenerator[Environment]]] = WeakKeyDictionary()
+_T = TypeVar("_T")
+_CLOSE_S = 30.0
+
+
+class _Closable(Protocol):
+    async def aclose(self) -> None: ...
+
+
+_open: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, AsyncGenerator[_Closable]]] = WeakKeyDictionary()
 
 
 def read_recipe(name_or_path: str, overrides: Sequence[str] = ()) -> str:
@@ -38,18 +75,138 @@ def make_environment(recipe: Recipe) -> Environment:
 
 async def shared_environment(text: str) -> Environment:
     """The environment of the running event loop for a recipe. It is closed when `asyncio.run` ends."""
-    loop = asyncio.get_running_loop()
-    known = _open.setdefault(loop, {})
-    if text not in known:
-        # `asyncio.run` closes every started asynchronous generator at its end, and so the environment.
-        known[text] = _hold(make_environment(recipe_of(text)))
-        return await anext(known[text])
-    return await known[text].asend(None)
+    return cast(Environment, await shared(text, lambda: make_environment(recipe_of(text))))
 
 
-async def _hold(environment: Environment) -> AsyncGenerator[Environment]:
+async def shared(key: str, make: Callable[[], _Closable]) -> _Closable:
+    """The object of the running event loop for a key, made at the first call. It is closed when `asyncio.run` ends."""
+    known = _open.setdefault(asyncio.get_running_loop(), {})
+    if key not in known:
+        # `asyncio.run` closes every started asynchronous generator at its end, and so the object.
+        known[key] = _hold(make())
+        return await anext(known[key])
+    return await known[key].asend(None)
+
+
+async def _hold(made: _Closable) -> AsyncGenerator[_Closable]:
     try:
         while True:
-            yield environment
+            yield made
     finally:
-        await environment.aclose()
+        await made.aclose()
+
+
+# --- for frameworks that call ordinary functions ----------------------------------------------------------------------
+
+
+def in_background(coroutine: Coroutine[Any, Any, _T]) -> _T:
+    """The result of a coroutine in the background loop of this process. What it shares stays open until the process
+    ends. May be called from any thread, also where another loop is running."""
+    loop, _ = _background(os.getpid())
+    future = asyncio.run_coroutine_threadsafe(coroutine, loop)
+    try:
+        return future.result()
+    except BaseException:  # Ctrl-C in the waiting thread
+        future.cancel()
+        raise
+
+
+def close_background() -> None:
+    """Close what is open in the background loop, such as evaluators with their processes. The next call of
+    `in_background` starts another loop. Called when the process ends."""
+    if _background.cache_info().currsize:
+        _, stop = _background(os.getpid())
+        _background.cache_clear()
+        stop()
+
+
+@functools.cache
+def _background(pid: int) -> tuple[asyncio.AbstractEventLoop, Callable[[], None]]:
+    """The loop of a process, and a function that ends it; a forked process has none of the threads of its parent."""
+    started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+
+    async def serve() -> None:
+        end = asyncio.Event()
+        started.set_result((asyncio.get_running_loop(), end))
+        await end.wait()
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()), name="kernelrl-adapters", daemon=True)
+    thread.start()
+    loop, end = started.result()
+
+    def stop() -> None:
+        loop.call_soon_threadsafe(end.set)
+        thread.join(_CLOSE_S)
+
+    return loop, stop
+
+
+atexit.register(close_background)
+
+
+# --- one reply to one prompt ------------------------------------------------------------------------------------------
+
+
+async def prompts_of(text: str, *, held_out: bool) -> list[tuple[Task, tuple[Message, ...]]]:
+    """The tasks of a recipe with the first prompt of each, in the order of the task source.
+
+    Args:
+        text: from `read_recipe`.
+        held_out: tasks of `eval` instead of the training tasks.
+    """
+    environment = await shared_environment(text)
+    recipe = environment.recipe
+    if held_out:
+        tasks = list(eval_tasks(environment.tasks, recipe.eval))
+    else:
+        tasks = list(training_tasks(environment.tasks, recipe.train, recipe.eval.split)[0])
+    found = []
+    for task in tasks:
+        examples = (await environment.examples(task)).examples
+        found.append((task, environment.composer.messages(task, examples=examples)))
+    return found
+
+
+async def score_reply(text: str, task_id: str, reply: str, *, thinking: str | None = None, index: int = 0) -> Turn:
+    """The evaluated and scored turn of a reply to the first prompt of a task.
+
+    Args:
+        text: from `read_recipe`.
+        reply: text after the prefill of the prompt.
+        thinking: thinking that the framework separated from the reply.
+        index: number of the reply among concurrent ones, for messages.
+
+    Raises:
+        LookupFailed: the recipe has no such task.
+        InfrastructureError: the evaluation failed, which says nothing about the reply.
+    """
+    environment = await shared_environment(text)
+    tasks = _tasks(text)
+    if task_id not in tasks:
+        raise LookupFailed(f"the recipe has no task {task_id!r}; {suggestion(task_id, tasks)}")
+    task = tasks[task_id]
+    prompt = estimated_prompt(environment.composer.messages(task))
+    sampled = Reply(reply, (), (), "stop", thinking)
+    turn = await environment.evaluate_reply(SampleId(0, index, 0, 0), task, prompt, sampled, seconds={})
+    if turn.masked:
+        raise InfrastructureError(turn.message)
+    return turn
+
+
+@functools.lru_cache
+def _tasks(text: str) -> Mapping[str, Task]:
+    source = registry().make("tasks", recipe_of(text).tasks)
+    return {task.id: task for split in source.splits() for task in source.tasks(split)}
+
+
+def turn_metrics(turn: Turn) -> dict[str, float]:
+    """`correct`, `compiled`, `hacked` and `suspect` as 0 or 1; `reward/NAME` of each component; `speedup`, if it was
+    measured."""
+    found = {
+        "correct": float(turn.correct),
+        "compiled": float(turn.evaluation is not None and turn.evaluation.compiled),
+        "hacked": float(turn.outcome == "hacked"),
+        "suspect": float(turn.verdict == "suspect"),
+        **{f"reward/{name}": value for name, value in turn.score.parts.items()},
+    }
+    return found if turn.speedup is None else {**found, "speedup": turn.speedup}
