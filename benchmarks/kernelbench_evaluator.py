@@ -4,7 +4,7 @@
 
 Prints one JSON object with `correct`, `speedup` and `verdict`: `suspect` where KernelBench flags an excessive speedup.
 KernelBench's `eval_kernel_against_ref` executes candidates in its own process, so it has a process of its own here, and
-a kernel that prints a result forges none. Needs a GPU, and the modules that KernelBench imports, except those that ask
+a kernel that prints a result forges none. Needs a GPU, and the modules that KernelBench imports, except those for
 models. The whole suites, on a machine with nothing to lose:
 
     kernelrl lab --gpu --jobs 4 --command \\

@@ -33,7 +33,9 @@ HEAVY = {
     "trackio",
     "transformers",
     "triton",
+    "trl",
     "verifiers",
+    "verl",
     "wandb",
 }
 

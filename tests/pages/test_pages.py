@@ -51,7 +51,7 @@ MISSING_HERE = re.compile(r"no such (file|directory)|No module named")
 NOT_KEYS = {"backend.title", "backend.instructions"}
 """Variables of prompt templates that look like recipe keys."""
 FOLDERS = "kernelrl_core|tests|scripts|benchmarks|docs|recipes|examples"
-OPTIONAL = {"cupy"}
+OPTIONAL = {"cupy", "trl"}
 """Packages in code blocks that need not be installed. Their pages name them."""
 LIGHT = {*sys.stdlib_module_names, "attrs", "kernelrl_core", "pytest", "__future__"}
 """Modules whose users are executed: code blocks that import others only compile."""

@@ -203,7 +203,7 @@ class ModelNew(torch.nn.Module):
 """
 
 
-def test_a_hack_is_not_correct_and_a_machine_without_times_says_so() -> None:
+def test_a_hack_is_not_correct_and_missing_times_have_a_reason() -> None:
     mode = ["backend.mode=interpreter", "evaluator.workers=1"]
     honest = DECOY.replace("return x * (x > 0)", "return y").replace(
         "tl.load(x_ptr + offsets, mask=mask, other=0.0)",

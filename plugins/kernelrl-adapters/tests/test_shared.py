@@ -1,4 +1,4 @@
-"""The background loop: what it shares, and its end."""
+"""The background loop: its shared objects, and its end."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def test_an_infrastructure_error_and_an_unknown_task_are_raised(
 @pytest.fixture
 def manager(fake_recipe: str, tokenizer: str) -> Callable[[str], dict[str, Any]]:
     """verl's reward manager for a reply to the first task, with our function loaded by its configuration."""
-    pytest.importorskip("verl", reason="verl is not installed: pip install verl")
+    pytest.importorskip("verl", reason="verl is not installed: pip install 'kernelrl-adapters[verl]'")
     import torch
     from omegaconf import OmegaConf
     from tensordict import TensorDict

@@ -1,5 +1,12 @@
-"""The environment of a recipe for other training loops: `kernelrl_adapters.cookbook` for tinker-cookbook; this package
-itself is a plugin of verifiers, which loads the names in `__all__`.
+"""The evaluator and the environment of a recipe in other frameworks.
+
+| module | for |
+|---|---|
+| `kernelrl_adapters.cookbook` | tinker-cookbook: whole episodes |
+| `kernelrl_adapters.trl`, `kernelrl_adapters.verl` | reward functions and rows of prompts |
+| `kernelrl_adapters.kernelbench` | callers of KernelBench's `eval_kernel_against_ref` |
+
+This package itself is a plugin of verifiers, which loads the names in `__all__`.
 """
 
 from __future__ import annotations

@@ -139,7 +139,7 @@ def _spec(
 
 async def _evaluated(spec: EvaluationSpec, task: Task, text: str, seed: int, timing: bool) -> tuple[Turn, str]:
     """The turn, and why it is not timed although it was requested."""
-    # One evaluator, whose processes stay warm; what differs between calls is cheap.
+    # One evaluator, whose processes stay warm. The rest is cheap.
     name = spec.evaluator.use
     evaluator = cast(Evaluator, await shared(f"evaluator {spec.evaluator}", lambda: _made(spec)))
     await evaluator.start()

@@ -100,8 +100,8 @@ async def _hold(made: _Closable) -> AsyncGenerator[_Closable]:
 
 
 def in_background(coroutine: Coroutine[Any, Any, _T]) -> _T:
-    """The result of a coroutine in the background loop of this process. What it shares stays open until the process
-    ends. May be called from any thread, also where another loop is running."""
+    """The result of a coroutine in the background loop of this process. Shared objects stay open until the process ends.
+    May be called from any thread, also where another loop is running."""
     loop, _ = _background(os.getpid())
     future = asyncio.run_coroutine_threadsafe(coroutine, loop)
     try:
@@ -112,7 +112,7 @@ def in_background(coroutine: Coroutine[Any, Any, _T]) -> _T:
 
 
 def close_background() -> None:
-    """Close what is open in the background loop, such as evaluators with their processes. The next call of
+    """Close the shared objects of the background loop, such as evaluators with their processes. The next call of
     `in_background` starts another loop. Called when the process ends."""
     if _background.cache_info().currsize:
         _, stop = _background(os.getpid())

@@ -70,8 +70,8 @@ def prompt_rows(recipe: str, overrides: Sequence[str] = (), *, held_out: bool = 
 def kernel_reward(recipe: str, overrides: Sequence[str] = ()) -> KernelReward:
     """A function for `reward_funcs`, for rows of `prompt_rows` of the same recipe.
 
-    It evaluates all completions concurrently and returns their scores. None, which TRL excludes from the group, stands
-    for an infrastructure error. It logs the means of `correct`, `compiled`, `hacked`, `suspect`, `speedup` and of each
+    It evaluates all completions concurrently and returns their scores; after an infrastructure error None, which TRL
+    excludes from the group. It logs the means of `correct`, `compiled`, `hacked`, `suspect`, `speedup` and of each
     reward component as `kernelrl/NAME`, and the outcomes as a column.
 
     Raises:
