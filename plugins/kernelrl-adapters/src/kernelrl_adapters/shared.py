@@ -100,7 +100,7 @@ async def _hold(made: _Closable) -> AsyncGenerator[_Closable]:
 
 
 def in_background(coroutine: Coroutine[Any, Any, _T]) -> _T:
-    """The result of a coroutine in the background loop of this process. Shared objects stay open until the process ends.
+    """The result of a coroutine in the background loop of this process, whose shared objects stay open until the end.
     May be called from any thread, also where another loop is running."""
     loop, _ = _background(os.getpid())
     future = asyncio.run_coroutine_threadsafe(coroutine, loop)
