@@ -13,6 +13,7 @@ import torch
 from kernelrl_core.api.evaluators import Mismatch
 from kernelrl_judge.peer.memory import ArenaExchange
 from kernelrl_judge.peer.process import Runner
+from kernelrl_judge.protocol.device_memory import give_back_spare
 from kernelrl_judge.protocol.failures import lacks_memory
 from kernelrl_judge.protocol.frames import Frame, FrameKind, ProtocolError
 from kernelrl_judge.protocol.trees import distinct, mapped, places, tensors
@@ -80,7 +81,6 @@ class CandidateSession:
     _targets: list[list[torch.Tensor]] = attrs.field(factory=list)
     _counts: tuple[int, ...] = ()
     _has: frozenset[str] = frozenset()
-    _warm: list[Any] = attrs.field(factory=list)
     _is_serving: bool = False
 
     def record(
@@ -107,10 +107,11 @@ class CandidateSession:
         state = dict(state or {})
         trees, room = places({"outputs": [like] * len(slots), "left": state}, 1, "cuda")
         self._outputs, self._left = trees[0]["outputs"], trees[0]["left"]
-        self._warm = warm
         self.exchange.announce([*slots, warm], room)
         self._layout = self.exchange.share([*slots, warm])
         self._targets = [self.exchange.inputs_of(tree) for tree in self._layout[:-1]]
+        del warm
+        give_back_spare()
         order = {
             "slots": self._layout[:-1],
             "warm": self._layout[-1],
@@ -134,7 +135,7 @@ class CandidateSession:
 
     def fits(self, slots: Sequence[list[Any]]) -> bool:
         """Whether inputs have the shapes, types and numbers of those that were recorded."""
-        return self._is_serving and self.exchange.laid_out([*slots, self._warm]) == self._layout
+        return self._is_serving and self.exchange.laid_out([*slots]) == self._layout[:-1]
 
     def mismatch(self, like: Any) -> Mismatch | None:
         """How a returned structure differs from the expected one."""
@@ -231,8 +232,12 @@ class ReferenceSession:
         model = reference.model if function is None else function
         try:
             last = recorder.warm_up(model, self._slots[0], _WARM_UPS)
+            give_back_spare()
             lasting = [storage_range(tensor) for tensor in (*tensors(self._slots), *tensors(last))]
-            self._outputs = [tensor.new_empty((len(slots), *tensor.shape)) for tensor in tensors(reference.like)]
+            self._outputs = [
+                torch.empty((len(slots), *tensor.shape), dtype=tensor.dtype, device=reference.device)
+                for tensor in tensors(reference.like)
+            ]
             self._recordings: list[Captured] = [
                 recorder.record(
                     model,

@@ -17,6 +17,7 @@ from typing import Any
 
 import attrs
 
+from kernelrl_judge.protocol.device_memory import give_back_spare
 from kernelrl_judge.protocol.failures import Stage, lacks_memory
 from kernelrl_judge.protocol.frames import Frame, FrameKind
 from kernelrl_judge.protocol.trees import tensors
@@ -83,6 +84,8 @@ class CandidateRecorder:
         state = {name: tensor for name, tensor in state.items() if _fits(order["left"][name], tensor)}
         restored = [(tensor, tensor.detach().clone()) for tensor in state.values()]
         last = dialogue.attempt(Stage.FORWARD, lambda: recorder.warm_up(candidate.model, warm, _WARM_UPS))
+        # A capture has memory of its own.
+        give_back_spare()
         lasting = [storage_range(tensor) for tensor in (*tensors(warm), *tensors(last), *tensors(slots))]
         places = candidate.outputs.places(order["outputs"])
         left = [(place, state[name]) for name, place in self._places(order["left"]).items() if name in state]

@@ -29,6 +29,8 @@ _MARGIN = 1e-3
 """By how much a comparison in single precision is stricter: far more than it rounds."""
 _COMPARED_AT_ONCE = 1 << 26
 """Elements: the comparison is made in double precision and needs several times their memory."""
+_BYTES_AT_ONCE = 1 << 28
+"""A comparison of bytes needs as many again."""
 
 
 @attrs.frozen
@@ -107,7 +109,8 @@ def compare_bytes(first: Any, second: Any) -> Mismatch | None:
     for path, *pair in leaves(first, second):
         if isinstance(pair[0], torch.Tensor):
             left, right = (tensor.detach().contiguous().reshape(-1).view(torch.uint8) for tensor in pair)
-            if not torch.equal(left.to(right.device), right):
+            parts = zip(left.split(_BYTES_AT_ONCE), right.split(_BYTES_AT_ONCE), strict=True)
+            if not all(torch.equal(one.to(other.device), other) for one, other in parts):
                 return Mismatch("values", path)
     return None
 

@@ -142,7 +142,8 @@ class Reference:
         }
         """Buffers that are not part of the state (`persistent=False`), as they were constructed."""
         self.like: Any = None
-        """An expected output, once there is one: every other has its structure, shapes and dtypes."""
+        """An expected output, once there is one, with tensors without memory: every other has its structure, shapes and
+        dtypes."""
         self.facts: dict[str, Any] = {}
         """What was found out about the task, whatever the seed: shared by all references made by `under`."""
 
@@ -325,7 +326,7 @@ class Reference:
     def trial(self, index: int) -> Trial:
         """Fresh inputs of a trial, and the expected outputs. Equal for equal seed, index and device."""
         found = self.called(self.inputs(index), index)
-        self.like = found.expected
+        self.like = mapped(found.expected, _without_memory)
         return found
 
     @property
@@ -367,6 +368,10 @@ class Reference:
     def _number(self, index: int, place: int) -> int:
         digest = hashlib.sha256(f"{self.seed} {index}".encode()).digest()
         return int.from_bytes(digest[place : place + 8], "little")
+
+
+def _without_memory(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(tensor, device="meta") if tensor.numel() else tensor
 
 
 def _comes_by_itself(expected: torch.Tensor, inputs: Sequence[torch.Tensor]) -> bool:

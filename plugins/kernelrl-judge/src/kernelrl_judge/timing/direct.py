@@ -298,7 +298,7 @@ class _Scratch:
         self.outputs = [mapped(like, _place) for _ in range(calls)]
         """What was copied, with the structure of an output."""
         self._targets = [*map(tensors, self.outputs)]
-        self._value = mapped(like, torch.zeros_like)
+        self._value = mapped(like, lambda tensor: torch.zeros_like(tensor, device="cpu"))
 
     def keep(self, index: int, value: Any) -> None:
         """Copy an output as a runner does."""

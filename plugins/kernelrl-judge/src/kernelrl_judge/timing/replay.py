@@ -92,8 +92,8 @@ class ReplayMeasurement:
         counts = [count for count in (self._slots.calls, self._slots.half) if count]
         slots = self._inputs(self._slots.calls)
         self._baseline = ReferenceSession(self._library, self._recorder, self._reference, slots, counts)
-        warm = warm_inputs(self._reference, slots[0])
-        self._session.record(slots, warm, self._reference.like, counts, self._reference.changed_state)
+        like, changed = self._reference.like, self._reference.changed_state
+        self._session.record(slots, warm_inputs(self._reference, slots[0]), like, counts, changed)
         wrong = self._session.mismatch(self._reference.like)
         if wrong is not None:
             raise WrongWindow(wrong)
@@ -224,9 +224,11 @@ def _surely_close(expected: torch.Tensor, actual: torch.Tensor, limit: Tolerance
     """
     if not (expected.is_floating_point() and limit.strict):
         return torch.equal(expected, actual)
-    if expected.element_size() < 4:
-        expected, actual = expected.float(), actual.float()
-    rows = expected.reshape(len(expected), -1)
-    scale = torch.linalg.vector_norm(rows, dim=1).div_(rows.shape[1] ** 0.5).clamp_max_(1.0)
-    largest = torch.linalg.vector_norm(actual.reshape(rows.shape) - rows, ord=torch.inf, dim=1)
+    dtype = torch.float32 if expected.element_size() < 4 else expected.dtype
+    rows, others = (tensor.reshape(len(tensor), -1) for tensor in (expected, actual))
+    scale = torch.linalg.vector_norm(rows, dim=1, dtype=dtype).div_(rows.shape[1] ** 0.5).clamp_max_(1.0)
+    columns = max(1, _COMPARED_AT_ONCE_BYTES // (dtype.itemsize * len(rows)))
+    parts = zip(rows.split(columns, 1), others.split(columns, 1), strict=True)
+    distances = [torch.linalg.vector_norm(got.to(dtype) - want, ord=torch.inf, dim=1) for want, got in parts]
+    largest = torch.stack(distances).amax(0)
     return bool((largest <= limit.atol * (1 - _MARGIN) * scale).all()) or torch.equal(expected, actual)
