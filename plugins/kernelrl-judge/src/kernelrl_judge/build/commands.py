@@ -58,14 +58,7 @@ class Commands:
         """Of each kernel by its symbol, by the compiler's report."""
 
     def compile_host(
-        self,
-        name: str,
-        text: str,
-        header_name: str,
-        flags: HostFlags,
-        parts: Sequence[Split],
-        *,
-        final: bool = False,
+        self, name: str, text: str, header_name: str, flags: HostFlags, parts: Sequence[Split], *, final: bool = False
     ) -> None:
         """Compile a unit for the processor.
 

@@ -164,12 +164,7 @@ def _names(roots: Sequence[ast.AST]) -> set[str]:
 
 
 def _of_calls(
-    calls: Sequence[InlineCall],
-    language: str,
-    reached: set[str],
-    everything: set[str],
-    *,
-    computed_names: bool = False,
+    calls: Sequence[InlineCall], language: str, reached: set[str], everything: set[str], *, computed_names: bool = False
 ) -> SourceFacts:
     kernels: dict[str, KernelFact] = {}
     unread = ""

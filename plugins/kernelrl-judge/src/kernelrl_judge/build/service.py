@@ -123,10 +123,7 @@ class BuildService:
         if (kept := await asyncio.to_thread(kept_answer, order)) is not None:
             return str(kept["key"])
         process = await asyncio.create_subprocess_exec(
-            *_JOB,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.DEVNULL,
-            stderr=asyncio.subprocess.DEVNULL,
+            *_JOB, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL
         )
         try:
             await process.communicate(json.dumps(order).encode())

@@ -81,7 +81,7 @@ _UNSPLITTABLE_NAMES = {
 }
 _OF_DEVICE = {"__global__", "__device__", "__constant__", "__shared__"}
 _DEVICE_LIBRARIES = {
-    *("cub", "thrust", "cooperative_groups", "cg", "nvcuda", "wmma", "cutlass", "cute", "curand", "hipcub", "rocwmma"),
+    *("cub", "thrust", "cooperative_groups", "cg", "nvcuda", "wmma", "cutlass", "cute", "curand", "hipcub", "rocwmma")
 }
 _DEVICE_COMPILER_ONLY = re.compile(r"cudaOccupancy\w+|cudaLaunchKernelEx\w*|cudaGraph\w*Node\w*|cudaCreateTexture\w*")
 _QUALIFIERS = {"__global__", "__device__", "__host__", "__constant__", "__shared__", "__managed__"}

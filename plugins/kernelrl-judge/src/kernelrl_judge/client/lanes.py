@@ -124,11 +124,10 @@ class Lanes:
             evaluation = await lane.worker.evaluate(request, runner, lambda: self._leave(lane), alone=alone)
             self._trust(device)
             return evaluation
-        except DeviceFull:
-            raise
         except DeviceFault as fault:
-            device.failed_tasks.add(request.task_sha256)
-            self._suspect(device, str(fault))
+            if not isinstance(fault, DeviceFull):
+                device.failed_tasks.add(request.task_sha256)
+                self._suspect(device, str(fault))
             raise
         except JudgeDied as death:
             self._suspect(device, str(death))

@@ -149,11 +149,8 @@ class JudgeWorker:
             return
         surroundings = self._surroundings()
         self._process = process = await asyncio.create_subprocess_exec(
-            sys.executable,
             # Files of the working directory, a candidate named like a module among them, are no modules of the judge.
-            "-P",
-            "-m",
-            "kernelrl_judge.judge.main",
+            *(sys.executable, "-P", "-m", "kernelrl_judge.judge.main"),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             env={

@@ -229,10 +229,7 @@ class Case:
         self._profile.pop("library_symbols", None)
         for finding in findings:
             return self._endings.end(
-                Outcome.HACKED,
-                messages.hacked(finding),
-                detail=finding.evidence,
-                findings=(*self._findings, *findings),
+                Outcome.HACKED, messages.hacked(finding), detail=finding.evidence, findings=(*self._findings, *findings)
             )
         correct = self._endings.end(Outcome.CORRECT, "", findings=self._findings)
         if timed is None:

@@ -35,16 +35,14 @@ def examine(device: str, expect: Callable[[float], None]) -> str | None:
         turns = DeviceLease(device_facts.device_name(device), lambda: None)
     except RuntimeError as error:
         return _text(error)
-    expect(_TURN_LIMIT_S)
-    with turns.shared():
-        expect(_PROBE_LIMIT_S)
-        reason = probe(device)
-    if reason is not None and lacks_device_memory(reason):
-        # A candidate may have taken all of it.
+    # A candidate may have taken all memory: then once more without one.
+    for turn in (turns.shared, turns.alone):
         expect(_TURN_LIMIT_S)
-        with turns.alone():
+        with turn():
             expect(_PROBE_LIMIT_S)
             reason = probe(device)
+        if reason is None or not lacks_device_memory(reason):
+            break
     return reason
 
 

@@ -348,11 +348,7 @@ class Bench:
 
     @contextlib.contextmanager
     def _device_faults(self, device: str, alone: bool) -> Iterator[None]:
-        """An error of the device in the judge's own process is the device's.
-
-        Args:
-            alone: no other evaluation of this evaluator is under way.
-        """
+        """An error of the device in the judge's own process is the device's."""
         try:
             yield
         except (*_MEMORY_ERRORS, MemoryError) as error:

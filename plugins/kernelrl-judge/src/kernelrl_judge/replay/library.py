@@ -272,7 +272,7 @@ class Library:
             one.graph, one.ready, one.stamps = recording.graph, recording.ready, recording.stamps_at
             one.own, one.n_own = ctypes.cast(numbers, ctypes.POINTER(ctypes.c_uint32)), len(recording.own)
         ended = self._functions.krl_serve(
-            *(descriptor, *kinds, _pointer(stream), _pointer(gate_at), made, ctypes.c_size_t(len(recordings))),
+            *(descriptor, *kinds, _pointer(stream), _pointer(gate_at), made, ctypes.c_size_t(len(recordings)))
         )
         return bool(ended == 0)
 

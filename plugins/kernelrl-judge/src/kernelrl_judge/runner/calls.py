@@ -42,8 +42,7 @@ class Calls:
                 from kernelrl_judge.runner.operators import listed
 
                 values, found = attempt(
-                    Stage.FORWARD,
-                    lambda: listed(lambda: candidate.forward(arguments), candidate.state.given()),
+                    Stage.FORWARD, lambda: listed(lambda: candidate.forward(arguments), candidate.state.given())
                 )
             else:
                 values = attempt(Stage.FORWARD, lambda: candidate.forward(arguments))

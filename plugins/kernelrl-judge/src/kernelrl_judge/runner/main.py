@@ -33,11 +33,7 @@ if TYPE_CHECKING:
     from kernelrl_judge.runner.timed import Windows
 
 _PASSING_ON = (FrameKind.CONSTRUCT, FrameKind.CALL, FrameKind.IMPOSE, FrameKind.STAGE, FrameKind.RECORD)
-_STAGES = {
-    FrameKind.LOAD: Stage.LOAD,
-    FrameKind.ATTACH: Stage.CONSTRUCT,
-    FrameKind.CONSTRUCT: Stage.CONSTRUCT,
-}
+_STAGES = {FrameKind.LOAD: Stage.LOAD, FrameKind.ATTACH: Stage.CONSTRUCT, FrameKind.CONSTRUCT: Stage.CONSTRUCT}
 
 
 def main(

@@ -228,11 +228,7 @@ def _recording() -> Iterator[None]:
     """Let calls that wait for the device do nothing while a call is captured: replays are waited for anyway."""
     import torch
 
-    waits = (
-        (torch.cuda, "synchronize"),
-        (torch.cuda.Stream, "synchronize"),
-        (torch.cuda.Event, "synchronize"),
-    )
+    waits = ((torch.cuda, "synchronize"), (torch.cuda.Stream, "synchronize"), (torch.cuda.Event, "synchronize"))
     kept = [(owner, name, vars(owner)[name]) for owner, name in waits]
     try:
         for owner, name in waits:

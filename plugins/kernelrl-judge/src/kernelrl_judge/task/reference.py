@@ -326,7 +326,7 @@ class Reference:
     def trial(self, index: int) -> Trial:
         """Fresh inputs of a trial, and the expected outputs. Equal for equal seed, index and device."""
         found = self.called(self.inputs(index), index)
-        self.like = mapped(found.expected, _without_memory)
+        self.like = mapped(found.expected, lambda made: torch.empty_like(made, device="meta") if made.numel() else made)
         return found
 
     @property
@@ -368,10 +368,6 @@ class Reference:
     def _number(self, index: int, place: int) -> int:
         digest = hashlib.sha256(f"{self.seed} {index}".encode()).digest()
         return int.from_bytes(digest[place : place + 8], "little")
-
-
-def _without_memory(tensor: torch.Tensor) -> torch.Tensor:
-    return torch.empty_like(tensor, device="meta") if tensor.numel() else tensor
 
 
 def _comes_by_itself(expected: torch.Tensor, inputs: Sequence[torch.Tensor]) -> bool:
