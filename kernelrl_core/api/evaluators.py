@@ -8,6 +8,7 @@ from kernelrl_core.interfaces.remote import read_response, serve_request
 from kernelrl_core.types.audits import TaskAudit, audit_conditions, audit_key
 from kernelrl_core.types.evaluations import (
     BuildStatus,
+    CompiledKernel,
     Evaluation,
     EvaluationRequest,
     EvaluationSettings,
@@ -23,6 +24,7 @@ from kernelrl_core.types.tasks import Task
 
 __all__ = [
     "BuildStatus",
+    "CompiledKernel",
     "DeviceLease",
     "EmbeddedSource",
     "Evaluation",

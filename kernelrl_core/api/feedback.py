@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from kernelrl_core.interfaces.feedback import Feedback, FeedbackConfig
 from kernelrl_core.sources.error_text import clean_error
-from kernelrl_core.types.evaluations import BuildStatus, Evaluation, Mismatch
+from kernelrl_core.types.evaluations import BuildStatus, CompiledKernel, Evaluation, Mismatch
 from kernelrl_core.types.outcomes import Finding, Outcome, Severity, Verdict
 from kernelrl_core.types.tasks import Task
 from kernelrl_core.types.turns import Turn
 
 __all__ = [
     "BuildStatus",
+    "CompiledKernel",
     "Evaluation",
     "Feedback",
     "FeedbackConfig",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kernelrl_core.interfaces.rewards import Reward, RewardBounds, RewardConfig
-from kernelrl_core.types.evaluations import Evaluation
+from kernelrl_core.types.evaluations import CompiledKernel, Evaluation
 from kernelrl_core.types.outcomes import Finding, Outcome, Severity, Verdict
 from kernelrl_core.types.replies import Candidate
 from kernelrl_core.types.tasks import Task
@@ -11,6 +11,7 @@ from kernelrl_core.types.turns import Turn
 
 __all__ = [
     "Candidate",
+    "CompiledKernel",
     "Evaluation",
     "Finding",
     "Outcome",

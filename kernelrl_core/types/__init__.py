@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from kernelrl_core.types.evaluations import (
     BuildStatus,
+    CompiledKernel,
     Evaluation,
     EvaluationRequest,
     EvaluationSettings,
@@ -45,6 +46,7 @@ __all__ = [
     "CHECKER_FAILED_RULE",
     "BuildStatus",
     "Candidate",
+    "CompiledKernel",
     "Demonstration",
     "EmbeddedSource",
     "Episode",

@@ -17,6 +17,7 @@ from kernelrl_core.version import API_VERSION
 
 __all__ = [
     "BuildStatus",
+    "CompiledKernel",
     "Evaluation",
     "EvaluationRequest",
     "EvaluationSettings",
@@ -212,6 +213,27 @@ class Mismatch:
 
 
 @attrs.frozen
+class CompiledKernel:
+    """A device kernel with the resources that its compiler reports.
+
+    The compiler prints what the candidate's source makes it print, so the report is evidence and no proof.
+    """
+
+    name: str
+    """Name of the kernel function."""
+    registers: int
+    """Registers per thread."""
+    spill_stores_bytes: int = 0
+    """Spilled registers that are written to local memory, per thread."""
+    spill_loads_bytes: int = 0
+    """Spilled registers that are read from local memory, per thread."""
+    stack_bytes: int = 0
+    """Local memory of the stack frame, per thread."""
+    shared_bytes: int = 0
+    """Static shared memory per block."""
+
+
+@attrs.frozen
 class Isolation:
     """Isolation of the candidate's process."""
 
@@ -256,6 +278,8 @@ class Evaluation:
     """Texts that the candidate built at run time and that its source does not contain, with their kernels."""
     eager_speedup: float | None = None
     """Speedup over PyTorch eager, if the baseline is `torch.compile`."""
+    kernels: tuple[CompiledKernel, ...] = ()
+    """Device kernels of the candidate's CUDA extensions, as compiled. Empty for other backends."""
     own_kernel_share: float | None = attrs.field(
         default=None,
         validator=attrs.validators.optional([attrs.validators.ge(0.0), attrs.validators.le(1.0)]),
@@ -267,7 +291,7 @@ class Evaluation:
     checked: str = ""
     """Names of the compiled kernels, if this machine can compile the candidate but not run it; empty otherwise."""
     profile: Mapping[str, Any] = attrs.field(factory=dict)
-    """Facts for the feedback: registers, spills, bandwidth, notes such as how parameters were matched."""
+    """Facts for the feedback: bandwidth, launches, notes such as how parameters were matched."""
     isolation: Isolation = Isolation()
     """Isolation of the candidate's process."""
     provenance: Mapping[str, Any] = attrs.field(factory=dict)

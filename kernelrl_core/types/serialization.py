@@ -27,7 +27,7 @@ _converter.register_unstructure_hook(Enum, lambda member: member.value)
 
 def _structure_evaluation(data: Mapping[str, Any], cls: type[Evaluation]) -> Evaluation:
     fields = dict(data)
-    for old, names in (("profile", ("own_kernel_share", "eager_speedup")), ("provenance", ("checked",))):
+    for old, names in (("profile", ("own_kernel_share", "eager_speedup", "kernels")), ("provenance", ("checked",))):
         # Rows of older versions contain these facts one level deeper.
         kept = dict(fields.get(old) or {})
         for name in names:

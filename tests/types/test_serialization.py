@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from kernelrl_core.types import (
     Candidate,
+    CompiledKernel,
     Evaluation,
     EvaluationRequest,
     EvaluationSettings,
@@ -109,3 +110,11 @@ def test_an_unknown_key_is_refused() -> None:
 def test_a_number_that_is_not_finite_is_refused(number: float) -> None:
     with pytest.raises(ValueError, match="JSON compliant"):
         codec.dumps(Score(number))
+
+
+def test_facts_that_rows_of_older_versions_have_in_the_profile_become_fields() -> None:
+    kernel = {"name": "add", "registers": 40, "spill_stores_bytes": 8, "shared_bytes": 0}
+    row = {"outcome": "correct", "profile": {"kernels": [kernel], "own_kernel_share": 0.5, "roofline": {}}}
+    found = codec.from_json(Evaluation, row)
+    assert found.kernels == (CompiledKernel("add", 40, spill_stores_bytes=8),)
+    assert (found.own_kernel_share, found.profile) == (0.5, {"roofline": {}})

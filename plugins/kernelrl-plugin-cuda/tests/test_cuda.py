@@ -150,6 +150,15 @@ def test_missing_gpu_is_not_an_error_of_a_kernel_compiled_at_run_time(
     assert CudaRunner().load(str(path), {}).__name__ == "ModelNew"
 
 
+@pytest.mark.skipif(bool(CudaConfig().requires().executables), reason="needs nvcc and g++")
+def test_compiled_kernels_have_their_registers_also_without_a_gpu(evaluate: Evaluate) -> None:
+    request = make_request(ONE_SHOT.kernel, ONE_SHOT.reference, "cuda", backend_options={"mode": "compile"})
+    (kernel,) = evaluate(request).kernels
+    assert kernel.name == "scaled_difference_kernel"
+    assert 0 < kernel.registers < 64
+    assert kernel.spill_stores_bytes == kernel.spill_loads_bytes == 0
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif("nvidia" not in gpu_vendors(), reason="needs an NVIDIA GPU")
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kernelrl_core.prompts.extraction import extract
 from kernelrl_core.testing.values import make_evaluation, make_reply, make_runtime, make_turn
-from kernelrl_core.types import Outcome
+from kernelrl_core.types import CompiledKernel, Outcome
 from kernelrl_plugin_feedback.config import ProfileConfig
 from kernelrl_plugin_feedback.profiled import Profiled
 from kernelrl_plugin_feedback.structured import Structured
@@ -27,7 +27,7 @@ MEMORY = {
 }
 
 
-def turn(profile, *, outcome=Outcome.CORRECT, median_us=52.0, own_kernel_share=None):
+def turn(profile, *, outcome=Outcome.CORRECT, median_us=52.0, own_kernel_share=None, kernels=()):
     runtime = make_runtime(median_us)
     reply = "```python\nclass ModelNew:\n    pass\n```"
     return make_turn(
@@ -41,6 +41,7 @@ def turn(profile, *, outcome=Outcome.CORRECT, median_us=52.0, own_kernel_share=N
             speedup=1.0,
             profile=profile,
             own_kernel_share=own_kernel_share,
+            kernels=kernels,
         ),
     )
 
@@ -96,11 +97,9 @@ def test_several_launches_are_reported():
 
 
 def test_spills_come_before_other_kernels():
-    kernels = [
-        {"name": "small", "registers": 32, "spill_stores_bytes": 0, "spill_loads_bytes": 0},
-        {"name": "reduce", "registers": 168, "spill_stores_bytes": 96, "spill_loads_bytes": 88, "shared_bytes": 0},
-    ]
-    first, second = profile_text({"kernels": kernels}).splitlines()
+    small = CompiledKernel("small", 32)
+    spilling = CompiledKernel("reduce", 168, spill_stores_bytes=96, spill_loads_bytes=88)
+    first, second = profile_text({}, kernels=(small, spilling)).splitlines()
     assert first.startswith("The kernel `reduce` uses 168 registers per thread and spills 96 bytes: hold fewer values")
     assert second == "The kernel `small` uses 32 registers per thread."
 
@@ -117,7 +116,7 @@ def test_spills_come_before_other_kernels():
     ],
 )
 def test_advice_follows_the_fact(facts, words):
-    assert words in profile_text({"kernels": [{"name": "k", **facts}]})
+    assert words in profile_text({}, kernels=(CompiledKernel("k", **facts),))
 
 
 def test_partial_match_of_parameters_is_reported():
@@ -134,11 +133,11 @@ def test_incorrect_kernel_gets_no_performance_facts():
 
 
 def test_text_is_cut_at_whole_sentences():
-    kernels = [{"name": "n" * 500, "registers": 255, "spill_stores_bytes": 96}] * 8
+    kernels = (CompiledKernel("n" * 500, 255, spill_stores_bytes=96),) * 8
     launched = [{"name": "m" * 500, "origin": "own", "calls": 1}] * 3
-    profile = {"roofline": MEMORY, "kernels": kernels, "device_kernels": launched}
+    profile = {"roofline": MEMORY, "device_kernels": launched}
     for limit in (300, 600, 1200):
-        text = Profiled(ProfileConfig(max_characters=limit)).format(turn(profile))
+        text = Profiled(ProfileConfig(max_characters=limit)).format(turn(profile, kernels=kernels))
         assert len(text) <= limit
         assert text.endswith(".")
 
@@ -147,14 +146,12 @@ junk = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
     lambda inner: (
         st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(["name", "origin", "calls", "registers", "floor_us", "bandwidth_share"]), inner
-        )
+        | st.dictionaries(st.sampled_from(["name", "origin", "calls", "floor_us", "bandwidth_share"]), inner)
     ),
     max_leaves=12,
 )
 
 
-@given(st.dictionaries(st.sampled_from(["kernels", "device_kernels", "roofline", "library_kernels"]), junk))
+@given(st.dictionaries(st.sampled_from(["device_kernels", "roofline", "library_kernels"]), junk))
 def test_profile_of_any_form_is_accepted(profile):
     assert len(Profiled().format(turn(profile))) <= 1200

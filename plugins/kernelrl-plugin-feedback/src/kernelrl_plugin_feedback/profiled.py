@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kernelrl_core.api.feedback import Evaluation, Feedback, Turn
+from kernelrl_core.api.feedback import CompiledKernel, Evaluation, Feedback, Turn
 from kernelrl_plugin_feedback.config import ProfileConfig, StructuredConfig
 from kernelrl_plugin_feedback.structured import Structured
 from kernelrl_plugin_feedback.wording import number
@@ -51,7 +51,7 @@ def _facts(evaluation: Evaluation) -> list[str]:
         *_roofline(roofline if isinstance(roofline, Mapping) else {}, runtime_us),
         *_launches(launched),
         *_device_time(profile, evaluation.own_kernel_share),
-        *_resources(_mappings(profile.get("kernels"))),
+        *_resources(evaluation.kernels),
         *_parameters(profile.get("parameters")),
     ]
 
@@ -115,44 +115,35 @@ def _device_time(profile: Mapping[str, Any], own: float | None) -> list[str]:
     ]
 
 
-def _resources(kernels: Sequence[Mapping[str, Any]]) -> list[str]:
-    def weight(kernel: Mapping[str, Any]) -> tuple[float, float, str]:
-        return -_spilled(kernel), -(_get(kernel, "registers") or 0), _name(kernel)
-
-    found = (_resource_line(kernel) for kernel in sorted(kernels, key=weight))
-    return [line for line in found if line][:_SHOWN_KERNELS]
+def _resources(kernels: Sequence[CompiledKernel]) -> list[str]:
+    first = sorted(kernels, key=lambda kernel: (-_spilled(kernel), -kernel.registers, kernel.name))
+    return [_resource_line(kernel) for kernel in first[:_SHOWN_KERNELS]]
 
 
-def _resource_line(kernel: Mapping[str, Any]) -> str:
-    registers, shared = _get(kernel, "registers"), _get(kernel, "shared_bytes")
-    spilled, stack = _spilled(kernel), _get(kernel, "stack_bytes")
-    facts = []
-    if registers:
-        facts.append(f"uses {registers:.0f} registers per thread")
-    if spilled:
-        facts.append(f"spills {spilled:.0f} bytes")
-    elif stack:
-        facts.append(f"keeps {stack:.0f} bytes per thread in local memory")
-    if shared:
-        facts.append(f"takes {shared:.0f} bytes of static shared memory per block")
-    if not facts:
-        return ""
-    if spilled:
+def _resource_line(kernel: CompiledKernel) -> str:
+    facts = [f"uses {kernel.registers} registers per thread"]
+    if _spilled(kernel):
+        facts.append(f"spills {_spilled(kernel)} bytes")
+    elif kernel.stack_bytes:
+        facts.append(f"keeps {kernel.stack_bytes} bytes per thread in local memory")
+    if kernel.shared_bytes:
+        facts.append(f"takes {kernel.shared_bytes} bytes of static shared memory per block")
+    if _spilled(kernel):
         advice = ": hold fewer values per thread, with smaller tiles or less unrolling, so that nothing spills"
-    elif stack:
+    elif kernel.stack_bytes:
         advice = ": index local arrays by constants, so that they stay in registers"
-    elif (registers or 0) >= _MANY_REGISTERS:
+    elif kernel.registers >= _MANY_REGISTERS:
         advice = ", which limits the number of resident threads"
-    elif (shared or 0) >= _MUCH_SHARED_BYTES:
+    elif kernel.shared_bytes >= _MUCH_SHARED_BYTES:
         advice = ", which limits the number of resident blocks"
     else:
         advice = ""
     words = facts[0] if len(facts) == 1 else f"{', '.join(facts[:-1])} and {facts[-1]}"
-    return f"The kernel `{_name(kernel)}` {words}{advice}."
+    return f"The kernel `{_name({'name': kernel.name})}` {words}{advice}."
 
 
-def _spilled(kernel: Mapping[str, Any]) -> float:
-    return max(_get(kernel, "spill_stores_bytes") or 0.0, _get(kernel, "spill_loads_bytes") or 0.0)
+def _spilled(kernel: CompiledKernel) -> int:
+    return max(kernel.spill_stores_bytes, kernel.spill_loads_bytes)
 
 
 def _parameters(note: object) -> list[str]:

@@ -13,7 +13,7 @@ import attrs
 import torch
 
 from kernelrl_core.api.config import cache_directory
-from kernelrl_core.api.evaluators import DeviceLease, Evaluation, EvaluationRequest
+from kernelrl_core.api.evaluators import CompiledKernel, DeviceLease, Evaluation, EvaluationRequest
 from kernelrl_judge.build.lexing import Unreadable
 from kernelrl_judge.build.service import BuildService, BuildUnavailable
 from kernelrl_judge.judge.case import Case
@@ -173,7 +173,8 @@ class Bench:
         found = messages.finish(evaluation, printed=runner.printed, seconds=case.seconds(), provenance=provenance)
         facts = dict(found.profile)
         typed = {name: facts.pop(name, None) for name in ("own_kernel_share", "eager_speedup")}
-        return attrs.evolve(found, profile=facts, **typed), case.lacks_device_memory
+        kernels = tuple(CompiledKernel(**kernel) for kernel in facts.pop("kernels", ()))
+        return attrs.evolve(found, profile=facts, kernels=kernels, **typed), case.lacks_device_memory
 
     def _recorded_or_eager(
         self, request: EvaluationRequest, setting: Setting, turns: DeviceLease | None
