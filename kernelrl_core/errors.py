@@ -11,7 +11,8 @@
         └── StorageError              the run's files cannot be read or written; ends the run
 
 A bad kernel is data (see `Outcome`) and never an exception. Only the command line's `main`, the plugin loader and the
-plugin boundary catch all exceptions. Every message has the problem, its place, and the command that fixes it.
+plugin boundary catch all exceptions. Every message has the problem, its place, and the command that fixes it. Each
+error names its entry of `docs/troubleshooting.md` (`see`).
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ __all__ = [
     "SamplingError",
     "StorageError",
     "UsageError",
+    "more",
     "nearest",
     "suggestion",
 ]
@@ -53,36 +55,45 @@ class KernelRLError(Exception):
     Args:
         message: the problem and its place, in one or more lines.
         fix: the command or change that fixes it, if there is one.
+        see: id of an entry of `docs/troubleshooting.md`; empty: that of the class. `kernelrl explain ID` prints it.
     """
 
     exit_code = ExitCode.FAILED
+    see = "run-failed"
+    """Id of the entry of `docs/troubleshooting.md`."""
 
-    def __init__(self, message: str, *, fix: str = "") -> None:
+    def __init__(self, message: str, *, fix: str = "", see: str = "") -> None:
         super().__init__(message, fix)
         self.message = message
         self.fix = fix
+        if see:
+            self.see = see
 
     def __str__(self) -> str:
         return f"{self.message}\nfix: {self.fix}" if self.fix else self.message
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _rebuild, (type(self), self.message, self.fix)
+        return _rebuild, (type(self), self.message, self.fix, self.see)
 
 
 class UsageError(KernelRLError):
     """Arguments, recipe or a file of the user cannot be used."""
 
     exit_code = ExitCode.USAGE
+    see = "arguments"
 
 
 class LookupFailed(UsageError):
     """A name is unknown or ambiguous; the message has the name to write instead."""
+
+    see = "unknown-name"
 
 
 class MissingPrerequisite(KernelRLError):
     """A prerequisite is missing: a plugin, module, program, GPU or key."""
 
     exit_code = ExitCode.MISSING
+    see = "missing-prerequisite"
 
 
 class InfrastructureError(KernelRLError):
@@ -92,13 +103,14 @@ class InfrastructureError(KernelRLError):
     Plugins raise this class. The core converts it to the subclass of the boundary that the error crosses.
     """
 
+    see = "infrastructure"
     boundary: ClassVar[str] = ""
     """Boundary that the error crossed; the metric `infra/*` of this name counts the samples lost there."""
 
     @classmethod
     def at_boundary(cls, error: InfrastructureError) -> InfrastructureError:
         """The error converted to this class; the error itself if an inner boundary has already classified it."""
-        return error if error.boundary else cls(error.message, fix=error.fix)
+        return error if error.boundary else cls(error.message, fix=error.fix, see=error.see)
 
 
 class SamplingError(InfrastructureError):
@@ -123,10 +135,16 @@ class StorageError(InfrastructureError):
     """A file cannot be read or written. The run ends without losing a sample and can be resumed."""
 
     boundary = "storage"
+    see = "storage"
 
 
-def _rebuild(cls: type[KernelRLError], message: str, fix: str) -> KernelRLError:
-    return cls(message, fix=fix)
+def _rebuild(cls: type[KernelRLError], message: str, fix: str, see: str) -> KernelRLError:
+    return cls(message, fix=fix, see=see)
+
+
+def more(see: str) -> str:
+    """The line below a fix: the command that prints an entry of `docs/troubleshooting.md`."""
+    return f"more: kernelrl explain {see}"
 
 
 _MAX_NAMES = 30

@@ -181,7 +181,9 @@ def _arms(name: str, changes: Sequence[str], eval_only: bool, registry: Registry
         arms.append(_Arm(arm, overrides, recipe, f"{stem}-{arm}-{sha256_text(identity)[:8]}"))
     if resolved[0] == resolved[1]:
         raise UsageError(
-            f"{' '.join(changes)} changes nothing in {name}", fix=f"kernelrl recipes show {name} --resolved"
+            f"{' '.join(changes)} changes nothing in {name}",
+            fix=f"kernelrl recipes show {name} --resolved",
+            see="arguments",
         )
     return arms
 

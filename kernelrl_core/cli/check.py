@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kernelrl_core.cli.output import print_json, print_lines, table
+from kernelrl_core.errors import more
 
 if TYPE_CHECKING:
     from kernelrl_core.cli.check_kernels import CheckedKernel
@@ -369,6 +370,8 @@ def turn_lines(
     ]
     shown = {found.evidence for found in turn.findings}
     message = [line for line in turn.message.splitlines() if line not in shown]
+    if any(line.startswith("fix: ") for line in message):
+        message.append(more("infrastructure"))
     if evaluation is None:
         return [*lines, *findings, *message]
     isolation = evaluation.isolation
@@ -376,8 +379,9 @@ def turn_lines(
     sandbox = f"sandbox   level {isolation.level}/{_MAX_LEVEL}"
     sandbox += f"; no {missing} (see 'kernelrl doctor')" if missing else ""
     if _was_only_built(turn):
-        fix = f"fix: use a machine with a GPU for backend {turn.candidate.backend}" if turn.candidate else ""
-        return [*lines, *message, *filter(None, [fix]), sandbox, *findings]
+        backend = turn.candidate.backend if turn.candidate else ""
+        fix = [f"fix: use a machine with a GPU for backend {backend}", more("gpu")] if backend else []
+        return [*lines, *message, *fix, sandbox, *findings]
     if evaluation.compiled:
         lines.append(f"trials    {evaluation.tests_passed} of {evaluation.tests_total} passed")
     if turn.speedup is not None:

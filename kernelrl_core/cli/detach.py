@@ -18,7 +18,7 @@ from typing import NoReturn
 import click
 
 from kernelrl_core.cli.output import print_json, print_result
-from kernelrl_core.errors import ExitCode
+from kernelrl_core.errors import ExitCode, more
 from kernelrl_core.runs.directory import RunDir
 
 __all__ = ["Detached", "detach"]
@@ -119,6 +119,8 @@ def _show_end(run: RunDir, status: int, *, as_json: bool) -> NoReturn:
         error = run.state()[1] or f"run {run.path} ended before its first step\nfix: see {run.path / 'logs.log'}"
         for line in error.splitlines():
             click.echo(f"kernelrl: {line}", err=True)
+        if "\nfix: " in error:
+            click.echo(f"kernelrl: {more('run-failed')}", err=True)
     _exit(status)
 
 

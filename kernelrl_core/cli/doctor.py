@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kernelrl_core.cli.output import print_json, print_lines, table
+from kernelrl_core.errors import more
 
 if TYPE_CHECKING:
     from kernelrl_core.interfaces.component import Component
@@ -40,6 +41,8 @@ def command(context: click.Context, recipe: str | None, as_json: bool) -> None:
         print_json({"checks": rows})
     else:
         print_lines(_lines(rows))
+        if any(row["fix"] for row in rows):
+            click.echo(more("missing-prerequisite"))
     context.exit(3 if recipe and any(row["state"] == "missing" for row in rows) else 0)
 
 

@@ -215,6 +215,7 @@ def choose_jobs(
             raise UsageError(
                 f"the retriever searches other data than when run {run.path} started",
                 fix="restore that index, or name another one: retriever.index=DIR",
+                see="inputs-changed",
             )
     rows = [_checkpoint_row(run, checkpoint) for checkpoint in checkpoints or ("last",)]
     labels = {

@@ -1,8 +1,8 @@
-"""`kernelrl explain`: the meaning of a recipe key, option, component, metric or rule."""
+"""`kernelrl explain`: the meaning of a recipe key, option, component, metric, rule or problem."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import click
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 @click.argument("name", nargs=-1, required=True)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def command(name: tuple[str, ...], as_json: bool) -> None:
-    """Explain NAME: type, default, range, effect, source and an example.
+    """Explain NAME: type, default, range, effect, source and an example; or the causes and fixes of a problem.
 
-    NAME is a recipe key, an option of a component, a component, a metric, a rule, an outcome or a verdict. A component
-    may be preceded by its kind.
+    NAME is a recipe key, an option of a component, a component, a metric, a rule, an outcome, a verdict or a problem,
+    whose name errors and alarms print after 'more'. A component may be preceded by its kind.
 
     \b
     Examples:
@@ -28,6 +28,7 @@ def command(name: tuple[str, ...], as_json: bool) -> None:
       kernelrl explain policies torch
       kernelrl explain kernel/correct_rate
       kernelrl explain no_kernel
+      kernelrl explain run-in-use
     """
     import attrs
 
@@ -40,12 +41,22 @@ def command(name: tuple[str, ...], as_json: bool) -> None:
         return
     for number, one in enumerate(found):
         lines = [""] if number else []
-        lines += [f"{one.name}  ({one.what})", f"  {one.text}"]
+        lines += [f"{one.name}  ({one.what})", *_indented(one.text)]
         if one.field is not None:
             lines += [f"  type     {one.field.type}", f"  default  {one.field.default}"]
         lines += [f"  example  {one.example}"] if one.example else []
         lines += [f"  source   {one.source}"]
         print_lines([*lines, *option_lines(one.field.fields if one.field is not None else one.options)])
+
+
+def _indented(text: str) -> Iterator[str]:
+    """The lines of a text, indented; those of code blocks more, without their fences."""
+    indent = "  "
+    for line in text.splitlines():
+        if line.startswith("```"):
+            indent = "  " if len(indent) > 2 else "      "
+        else:
+            yield f"{indent}{line}".rstrip()
 
 
 def option_lines(fields: Iterable[FieldDescription], indent: str = "  ") -> list[str]:

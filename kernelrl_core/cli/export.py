@@ -131,7 +131,7 @@ def _weights(results: Results, directory: Path, checkpoint: str) -> tuple[dict[s
 
     run = results.run
     if run is None:
-        raise UsageError(f"{results.path} has no weights", fix="name a run directory")
+        raise UsageError(f"{results.path} has no weights", fix="name a run directory", see="export")
     row = choose_checkpoint(run, checkpoint)
     recipe = run_recipe(run, registry()).recipe
     asyncio.run(export_weights(run, recipe, registry(), row, directory, say=lambda line: click.echo(line, err=True)))

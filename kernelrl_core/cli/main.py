@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kernelrl_core.errors import ExitCode, KernelRLError, UsageError, nearest
+from kernelrl_core.errors import ExitCode, KernelRLError, UsageError, more, nearest
 from kernelrl_core.version import __version__
 
 if TYPE_CHECKING:
@@ -28,10 +28,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "export": ("kernelrl_core.cli.export", "Write kernels, samples or weights for other tools."),
     "check": ("kernelrl_core.cli.check", "Evaluate one kernel file against one task."),
     "validate": ("kernelrl_core.cli.validate", "Check a recipe and report all of its errors."),
-    "explain": ("kernelrl_core.cli.explain", "Explain a recipe key, option, component, metric or rule."),
+    "explain": ("kernelrl_core.cli.explain", "Explain a recipe key, option, component, metric, rule or problem."),
     "schema": ("kernelrl_core.cli.schema", "Print the JSON schema of recipes."),
     "plugins": ("kernelrl_core.cli.plugins", "List, describe, check and write plugins."),
-    "recipes": ("kernelrl_core.cli.recipes", "List, show and copy recipes."),
+    "recipes": ("kernelrl_core.cli.recipes", "List, show, copy and convert recipes."),
     "tasks": ("kernelrl_core.cli.tasks", "List, show and audit tasks."),
     "runs": ("kernelrl_core.cli.runs", "List runs, show one, review its suspect samples."),
     "status": ("kernelrl_core.cli.status", "Show the state of a run or list the active runs."),
@@ -170,6 +170,8 @@ def main(argv: list[str] | None = None) -> None:
         if debug:
             traceback.print_exc()
         _say(str(error))
+        if error.fix:
+            _say(more(error.see))
         code = error.exit_code
     except Exception as error:  # the last resort: one line; --debug shows the traceback
         if debug:
@@ -177,6 +179,7 @@ def main(argv: list[str] | None = None) -> None:
         _say(f"{type(error).__name__}: {' '.join(str(error).split())}")
         if not debug:
             _say("fix: rerun with --debug for the traceback")
+            _say(more("internal-error"))
         code = ExitCode.FAILED
     sys.exit(int(code) if isinstance(code, int) else ExitCode.OK)
 

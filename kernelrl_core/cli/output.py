@@ -39,10 +39,12 @@ def require_output(path: Path, *, force: bool | None = None) -> None:
 
     directory = path.absolute().parent
     if not directory.is_dir():
-        raise UsageError(f"--output {path}: directory {directory} does not exist", fix=f"mkdir -p {directory}")
+        raise UsageError(
+            f"--output {path}: directory {directory} does not exist", fix=f"mkdir -p {directory}", see="output-file"
+        )
     if path.exists() and not force:
         fix = "choose another path, or remove this one" if force is None else "choose another path, or add --force"
-        raise UsageError(f"--output {path} already exists", fix=fix)
+        raise UsageError(f"--output {path} already exists", fix=fix, see="output-file")
     require_writable(path)
 
 
@@ -56,7 +58,11 @@ def require_writable(path: Path) -> None:
 
     place = next(found for found in (path.absolute(), *path.absolute().parents) if found.exists())
     if not os.access(place, os.W_OK):
-        raise UsageError(f"--output {path}: {place} cannot be written", fix="choose another path, or permit access")
+        raise UsageError(
+            f"--output {path}: {place} cannot be written",
+            fix="choose another path, or permit access",
+            see="output-file",
+        )
 
 
 def print_json(document: Any, *, indent: int | None = None) -> None:

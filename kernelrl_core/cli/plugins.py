@@ -8,6 +8,7 @@ import click
 
 from kernelrl_core.cli import plugins_check, plugins_new
 from kernelrl_core.cli.output import print_json, print_lines, table
+from kernelrl_core.errors import more
 
 if TYPE_CHECKING:
     from kernelrl_core.interfaces.component import Component
@@ -55,6 +56,7 @@ def list_command(as_json: bool) -> None:
     print_lines(table(rows))
     if any(plugin.state == "broken" for plugin in plugins):
         click.echo("fix: 'kernelrl plugins show NAME' prints the traceback of a broken plugin", err=True)
+        click.echo(more("plugin"), err=True)
     if len(plugins) <= 1:
         click.echo("only the core is installed; install all plugins with: pip install 'kernelrl[all]'", err=True)
 
@@ -95,6 +97,8 @@ def show_command(plugin: str, as_json: bool) -> None:
             )
         for need in item["missing"]:
             click.echo(f"  missing: {need['what']}; fix: {need['fix']}")
+    if any(item["missing"] for item in described):
+        click.echo(f"\n{more('missing-prerequisite')}")
 
 
 def _row(plugin: PluginInfo) -> dict[str, Any]:

@@ -62,7 +62,7 @@ def command(context: click.Context, plugin: str, only: tuple[str, ...], gpu: boo
 
 def _loaded(registry: Registry, plugin: PluginInfo) -> Iterator[tuple[str, bool]]:
     """One line per component, or per error of it, and whether it loads."""
-    from kernelrl_core.errors import KernelRLError, MissingPrerequisite
+    from kernelrl_core.errors import KernelRLError, MissingPrerequisite, more
     from kernelrl_core.recipe.plugin_faults import component_faults
 
     if plugin.state != "ok":
@@ -74,7 +74,8 @@ def _loaded(registry: Registry, plugin: PluginInfo) -> Iterator[tuple[str, bool]
                 faults = list(component_faults(registry, kind, f"{plugin.name}:{component.name}"))
             except MissingPrerequisite as error:
                 # A property of this machine, not an error of the plugin.
-                yield f"{what}: not checked: {error.message}" + (f"; fix: {error.fix}" if error.fix else ""), True
+                fix = f"; fix: {error.fix}; {more(error.see)}" if error.fix else ""
+                yield f"{what}: not checked: {error.message}{fix}", True
             except KernelRLError as error:
                 yield f"{what}: FAILS: {error.message}", False
             else:

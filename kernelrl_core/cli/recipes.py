@@ -103,7 +103,9 @@ def copy_command(recipe: str, destination: str | None) -> None:
         with target.open("xb") as file:
             file.write(source.read_bytes())
     except FileExistsError:
-        raise UsageError(f"{target} already exists", fix=f"kernelrl recipes copy {recipe} OTHER_NAME.yaml") from None
+        raise UsageError(
+            f"{target} already exists", fix=f"kernelrl recipes copy {recipe} OTHER_NAME.yaml", see="output-file"
+        ) from None
     except OSError as error:
         raise UsageError(f"{target} cannot be written: {error.strerror}") from None
     click.echo(str(target))

@@ -89,6 +89,7 @@ def train_on(context: click.Context, run: RunDir, *, as_json: bool, detached: De
         raise UsageError(
             f"the retriever searches other data than when run {run.path} started",
             fix="restore the index that the run started with, or start a new run",
+            see="inputs-changed",
         )
     code = execute(run, loaded, detached)
     print_result(run, as_json=as_json)

@@ -108,6 +108,7 @@ def command(
                 f"run {run.path} was started with another recipe; it differs in {', '.join(changed)}",
                 fix=f"kernelrl resume {run.path}, choose another --name, or raise train.steps of the finished run with "
                 "--extend in place of --exist-ok",
+                see="run-changed",
             )
         click.echo(f"run: {run.path}", err=as_json)
         continue_run(context, run, as_json=as_json, detached=detached)

@@ -115,7 +115,9 @@ def compare_command(results: tuple[str, ...], as_json: bool) -> None:
     found = [result for name in results for result in read_results(name)]
     if len(found) < 2:
         raise UsageError(
-            f"nothing to compare with {found[0].name}", fix="name a second run, RUN@N or file of kernelrl eval --output"
+            f"nothing to compare with {found[0].name}",
+            fix="name a second run, RUN@N or file of kernelrl eval --output",
+            see="evaluation-results",
         )
     document = comparison(found)
     if as_json:
@@ -145,7 +147,9 @@ def rm_command(runs: tuple[str, ...], yes: bool) -> None:
             raise UsageError(f"{name!r} is a path and the name of a run", fix=f"write ./{name} or runs/{name}")
     found = [find_run(name, damaged=True) for name in dict.fromkeys(runs)]
     if busy := [str(run.path) for run in found if run.locked()]:
-        raise UsageError(f"in use by another process: {', '.join(busy)}", fix=f"kernelrl status {busy[0]}")
+        raise UsageError(
+            f"in use by another process: {', '.join(busy)}", fix=f"kernelrl status {busy[0]}", see="run-in-use"
+        )
     if not yes:
         paths = ", ".join(str(run.path) for run in found)
         try:

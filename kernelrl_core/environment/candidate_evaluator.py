@@ -136,6 +136,7 @@ class CandidateEvaluator:
                 f"evaluator {self.spec.evaluator.use} has GPUs of several models ({models}), whose times cannot be "
                 "compared",
                 fix="use one GPU model for times, by the options of the evaluator, or set evaluation.timing=false",
+                see="gpu-models",
             )
 
     async def evaluate(

@@ -108,6 +108,7 @@ class Retrieval:
             raise KernelRLError(
                 f"sample {turn.id} of the journal showed example {missing[0]!r}, which {self.label} no longer finds",
                 fix="restore the index that the run started with, or start a new run",
+                see="inputs-changed",
             )
         others = tuple(example for example in turn.excluded_examples if example.reason != "length")
         return RetrievedExamples(tuple(found[id_] for id_ in similarity), others)

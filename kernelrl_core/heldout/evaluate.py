@@ -205,7 +205,9 @@ def _say_lost(episodes: Sequence[Episode], console: Console) -> None:
         return
     message, fix = why_lost(episodes)
     if lost == len(episodes):
-        raise KernelRLError(f"every episode was lost to infrastructure errors; last error: {message}", fix=fix)
+        raise KernelRLError(
+            f"every episode was lost to infrastructure errors; last error: {message}", fix=fix, see="infrastructure"
+        )
     reason = message.strip().partition("\n")[0]
     console.show(f"{lost} of {len(episodes)} episodes were lost to infrastructure errors; last error: {reason}")
 

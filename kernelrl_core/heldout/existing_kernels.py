@@ -122,7 +122,11 @@ def _arranged(
     chosen = [task for task in tasks if task.id in by_task]
     if not chosen:
         where = f"of split {split!r}" if split is not None else "of the recipe"
-        raise UsageError(f"--kernels {name}: no kernel is for a task {where}", fix="choose another recipe or --split")
+        raise UsageError(
+            f"--kernels {name}: no kernel is for a task {where}",
+            fix="choose another recipe or --split",
+            see="kernel-files",
+        )
     if others := len(by_task) - len(chosen):
         notes.append(f"{others} tasks with kernels are not in split {split!r}")
     if split is not None and (lacking := len(tasks) - len(chosen)):
@@ -161,10 +165,13 @@ def _of_folder(folder: Path, tasks: Sequence[Task]) -> Iterator[_Found]:
             raise UsageError(
                 f"{path} fits {len(fitting)} tasks: {', '.join(task.id for task in fitting[:_NAMED])}",
                 fix=f"name it by the id of its task: {folder / fitting[0].id}.py",
+                see="kernel-files",
             )
         of = (fitting[0].id, kernel.sample if kernel is not None else 0)
         if (other := taken.setdefault(of, path)) != path:
-            raise UsageError(f"{path} and {other} are both for task {of[0]}", fix="remove one of them")
+            raise UsageError(
+                f"{path} and {other} are both for task {of[0]}", fix="remove one of them", see="kernel-files"
+            )
         yield _Found(fitting[0], of[1], 0, read_kernel(str(path)))
     if strangers:
         _refuse_strangers(folder, strangers, names, places)
@@ -194,6 +201,7 @@ def _refuse_strangers(
     raise LookupFailed(
         f"{first} fits no task{more}; {hint}",
         fix="choose a recipe with that task, or rename the file to TASK.py (kernelrl tasks list)",
+        see="kernel-files",
     )
 
 

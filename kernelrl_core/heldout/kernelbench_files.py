@@ -64,6 +64,7 @@ def write_kernelbench_files(results: Results, directory: Path, *, level: int | N
         raise UsageError(
             f"{results.path}: a former version wrote it, without the names of tasks",
             fix=f"kernelrl eval RECIPE --kernels {results.path} --output FILE, then export FILE",
+            see="export",
         )
     episodes = _episodes(rows)
     placed = {
@@ -107,10 +108,13 @@ def _level(results: Results, level: int | None, present: set[int]) -> int:
         raise UsageError(
             f"{results.path}: no task has a level and a number, as those of KernelBench have",
             fix="export an evaluation of tasks: {use: kernelbench}, or of files such as level1/19_ReLU.py",
+            see="export",
         )
     if level is None and len(present) > 1:
         raise UsageError(
-            f"{results.path} has tasks of levels {listed}; files of KernelBench have one", fix="add --level"
+            f"{results.path} has tasks of levels {listed}; files of KernelBench have one",
+            fix="add --level",
+            see="export",
         )
     if level is not None and level not in present:
         raise UsageError(f"--level {level}: {results.path} has tasks of level {listed} only")

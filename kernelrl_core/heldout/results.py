@@ -79,6 +79,7 @@ def common_tasks(base: Result, changed: Result) -> list[str]:
         raise UsageError(
             f"{base.name} and {changed.name} have no common task: {why}",
             fix="evaluate both on the same split of the same tasks",
+            see="evaluation-results",
         )
     return found
 
@@ -87,13 +88,16 @@ def _of_run(run: RunDir, steps: int | None) -> Result:
     finished = [row["step"] + 1 for row in run.each_row("metrics") if "eval/num_tasks" in row]
     finished += [0 for row in run.each_row("metrics") if "eval_start/num_tasks" in row]
     if not finished:
-        raise LookupFailed(f"run {run.path} has no finished held-out evaluation", fix=_evaluation(run, steps))
+        raise LookupFailed(
+            f"run {run.path} has no finished held-out evaluation", fix=_evaluation(run, steps), see="evaluation-results"
+        )
     chosen = max(finished) if steps is None else steps
     if chosen not in finished:
         known = ", ".join(map(str, sorted(set(finished))))
         raise LookupFailed(
             f"run {run.path} has no held-out evaluation after {chosen} steps; it has those after {known}",
             fix=_evaluation(run, chosen),
+            see="evaluation-results",
         )
     rows = (row for row in run.each_row("eval_samples") if row["step"] == chosen)
     path = run.path / "recipe.yaml"

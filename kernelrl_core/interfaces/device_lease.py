@@ -67,6 +67,7 @@ def lock_directory() -> Path:
         raise MissingPrerequisite(
             f"{directory} is for the device leases of user {os.getuid()} and {wrong}",
             fix=f"rm -rf {directory}, or set TMPDIR to a directory of your own",
+            see="storage",
         )
     return directory
 

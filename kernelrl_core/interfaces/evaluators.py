@@ -281,7 +281,7 @@ class Evaluator(ABC):
             InfrastructureError: the process could not be started.
             UsageError: this evaluator does not audit tasks.
         """
-        raise UsageError(f"evaluator {type(self).__name__} audits no tasks", fix="--evaluator local")
+        raise UsageError(f"evaluator {type(self).__name__} audits no tasks", fix="--evaluator local", see="arguments")
 
     async def aclose(self) -> None:
         """End all processes and connections. May be called twice."""

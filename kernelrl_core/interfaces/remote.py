@@ -26,7 +26,7 @@ _ERRORS = (UsageError, MissingPrerequisite, InfrastructureError)
 async def serve_request(
     evaluate: Callable[[EvaluationRequest], Awaitable[Evaluation]], request: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The response to a request that `to_json` made: `evaluation`, or `error` with `message` and `fix`.
+    """The response to a request that `to_json` made: `evaluation`, or `error` with `message`, `fix` and `see`.
 
     Args:
         evaluate: as `Evaluator.evaluate`.
@@ -35,7 +35,7 @@ async def serve_request(
         return {"evaluation": to_json(await evaluate(from_json(EvaluationRequest, request)))}
     except _ERRORS as error:
         name = next(kind.__name__ for kind in _ERRORS if isinstance(error, kind))
-        return {"error": name, "message": error.message, "fix": error.fix}
+        return {"error": name, "message": error.message, "fix": error.fix, "see": error.see}
     except Exception as error:
         logger.exception("the evaluator of this worker failed")
         return {"error": "InfrastructureError", "message": f"the worker failed: {type(error).__name__}: {error}"}
@@ -52,7 +52,9 @@ def read_response(response: Any) -> Evaluation:
     if isinstance(response, Mapping):
         for kind in _ERRORS:
             if response.get("error") == kind.__name__:
-                raise kind(str(response.get("message")), fix=str(response.get("fix", "")))
+                raise kind(
+                    str(response.get("message")), fix=str(response.get("fix", "")), see=str(response.get("see", ""))
+                )
         try:
             return from_json(Evaluation, response["evaluation"])
         except (KeyError, TypeError, ValueError, cattrs.BaseValidationError) as cause:

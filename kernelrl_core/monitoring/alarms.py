@@ -23,6 +23,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kernelrl_core.errors import more
 from kernelrl_core.types import Group, Turn
 
 __all__ = ["PREFIX", "Alarms", "climbing", "entropy", "first_word", "is_repetitive", "moved"]
@@ -35,6 +36,14 @@ _CLIMBING = {
     "truncated_rate": "replies truncated at the token limit",
 }
 _LEVELS = {"collapse/entropy": "entropy per token", "tokens/reply_mean": "tokens per reply"}
+_SEE = {
+    "collapse/opening_drift": "alarm-first-word",
+    "collapse/repetition": "alarm-repetition",
+    "truncated_rate": "alarm-truncation",
+    "collapse/entropy": "alarm-entropy",
+    "tokens/reply_mean": "alarm-length",
+}
+"""Metric -> id of the alarm's entry in `docs/troubleshooting.md`. That of findings is `alarm-finding`."""
 _WINDOW = 5
 _LEAST_RATE = 0.05
 _TIMES = 2.0
@@ -83,15 +92,16 @@ class Alarms:
         watched = {name for name in row if name.startswith(PREFIX) or name in _CLIMBING or name in _LEVELS}
         self._rows.append({name: float(row[name]) for name in watched})
         lines = [
-            f"alarm: finding {rule!r}: {last:.0%} of samples in the last {_WINDOW} steps, {before:.0%} before"
+            f"alarm: finding {rule!r}: {last:.0%} of samples in the last {_WINDOW} steps, {before:.0%} before; "
+            f"{more('alarm-finding')}"
             for rule, (before, last) in climbing(self._rows).items()
         ]
         lines += [
-            f"alarm: {_CLIMBING[name]}: {last:.0%} in the last {_WINDOW} steps, {before:.0%} before"
+            f"alarm: {_CLIMBING[name]}: {last:.0%} in the last {_WINDOW} steps, {before:.0%} before; {more(_SEE[name])}"
             for name, (before, last) in climbing(self._rows, tuple(_CLIMBING)).items()
         ]
         return lines + [
-            f"alarm: {_LEVELS[name]}: {last:.3g} in the last {_WINDOW} steps, {before:.3g} before"
+            f"alarm: {_LEVELS[name]}: {last:.3g} in the last {_WINDOW} steps, {before:.3g} before; {more(_SEE[name])}"
             for name, (before, last) in moved(self._rows, tuple(_LEVELS)).items()
         ]
 

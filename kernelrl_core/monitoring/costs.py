@@ -32,6 +32,8 @@ __all__ = [
 class BudgetReached(KernelRLError):
     """The run has spent its budget. It stops, and can be resumed with a larger budget."""
 
+    see = "budget"
+
 
 @attrs.frozen
 class Spent:

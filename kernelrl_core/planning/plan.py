@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kernelrl_core.environment.retrieval import SAMPLED_TASKS, make_retrieval
-from kernelrl_core.errors import KernelRLError
+from kernelrl_core.errors import KernelRLError, more
 from kernelrl_core.monitoring.costs import Spent, prices_of
 from kernelrl_core.planning.estimates import evaluates_on_gpu, spent_at_most
 from kernelrl_core.plugins.registry import Registry
@@ -143,7 +143,8 @@ def plan_notes(facts: dict[str, Any]) -> list[str]:
     if facts["usd_per_step_at_most"] is None:
         lines.append("no prices set: the cost is 0 if policy and evaluator run locally, else set cost.prices")
     lines += budget_lines(facts)
-    return [*lines, *facts["pending"], *(f"missing: {item}" for item in facts["missing"])]
+    lines += [*facts["pending"], *(f"missing: {item}" for item in facts["missing"])]
+    return [*lines, more("missing-prerequisite")] if facts["missing"] else lines
 
 
 def budget_lines(facts: dict[str, Any]) -> list[str]:

@@ -42,6 +42,8 @@ T = TypeVar("T")
 class PluginFailed(KernelRLError):
     """Plugin code failed; the message names the plugin."""
 
+    see = "plugin"
+
 
 @functools.cache
 def registry() -> Registry:
@@ -69,9 +71,9 @@ class Registry:
                   if any(item.name == name for item in items)]  # fmt: skip
         if offers:
             hint = ", ".join(f"it is a {_singular(kind)} of plugin {plugin!r}" for plugin, kind in offers)
-            raise LookupFailed(f"no plugin {name!r}; {hint}", fix=f"kernelrl plugins show {offers[0][0]}")
+            raise LookupFailed(f"no plugin {name!r}; {hint}", fix=f"kernelrl plugins show {offers[0][0]}", see="plugin")
         close = suggestion(name, {plugin.name for plugin in self.plugins})
-        raise LookupFailed(f"no plugin {name!r}; {close}", fix="kernelrl plugins list")
+        raise LookupFailed(f"no plugin {name!r}; {close}", fix="kernelrl plugins list", see="plugin")
 
     def components(self, kind: str) -> tuple[Component, ...]:
         """All components of a kind, ordered by plugin."""
@@ -229,10 +231,14 @@ class Registry:
                 continue
             if plugin.state == "broken":
                 problem = f"plugin {plugin.name} ({plugin.dist}) is broken: {plugin.error}"
-                raise MissingPrerequisite(f"no {what}: {problem}", fix=f"kernelrl plugins show {plugin.name}")
+                raise MissingPrerequisite(
+                    f"no {what}: {problem}", fix=f"kernelrl plugins show {plugin.name}", see="plugin"
+                )
             variable = plugin.error.rpartition(" ")[2]
             raise MissingPrerequisite(
-                f"no {what}: plugin {plugin.name} is disabled: {plugin.error}", fix=f"unset or change {variable}"
+                f"no {what}: plugin {plugin.name} is disabled: {plugin.error}",
+                fix=f"unset or change {variable}",
+                see="plugin",
             )
         if plugin_name and not nearest(plugin_name, [plugin.name for plugin in self.plugins]):
             message = f"no {what}: no plugin {plugin_name!r} is installed"

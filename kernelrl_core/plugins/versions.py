@@ -50,4 +50,4 @@ def require_same_versions(
         if there.get(name) != here.get(name)
     ]
     if wrong:
-        raise MissingPrerequisite(f"{where} has other versions: {'; '.join(wrong)}", fix=fix)
+        raise MissingPrerequisite(f"{where} has other versions: {'; '.join(wrong)}", fix=fix, see="versions")

@@ -146,12 +146,13 @@ class Composer:
         shorter = "shorten the prompt with prompt.template or prompt.shots"
         if size > limit and limit < context_tokens:
             message = f"task {task.id}: its prompt has {size} tokens, more than prompt.max_tokens={limit}"
-            raise UsageError(message, fix=f"set prompt.max_tokens={size} or more, or {shorter}")
+            raise UsageError(message, fix=f"set prompt.max_tokens={size} or more, or {shorter}", see="context")
         raise UsageError(
             f"task {task.id}: its prompt has {size} tokens, and at least {minimum} must remain for the reply, but the "
             f"context of the policy has {context_tokens}",
             fix=f"raise policy.context_tokens to {size + minimum} or more, choose a policy with a longer context, or "
             f"{shorter}",
+            see="context",
         )
 
     def _report_short_reply(self, task: Task, tokens: int, wanted: int, context_tokens: int) -> None:
@@ -244,6 +245,7 @@ class Composer:
                 f"prompt.template: the `reply` block of {self._template.name} renders a reply from which no kernel "
                 "can be extracted",
                 fix="put {{ source }} into a fenced block: {{ fence }}python, a line break, {{ source }}{{ fence }}",
+                see="prompt-template",
             )
 
 

@@ -116,7 +116,9 @@ def find_gpu(name: str) -> Gpu:
     names = [gpu.name for gpu in GPUS]
     near = difflib.get_close_matches(name.upper(), names, n=1, cutoff=0.4)
     hint = f", did you mean {near[0]!r}?" if near else ""
-    raise UsageError(f"prompt.hardware.gpu: unknown GPU {name!r}{hint}", fix=f"one of {', '.join(names)}, or auto")
+    raise UsageError(
+        f"prompt.hardware.gpu: unknown GPU {name!r}{hint}", fix=f"one of {', '.join(names)}, or auto", see="recipe"
+    )
 
 
 def detect_gpu() -> str:
@@ -130,6 +132,7 @@ def detect_gpu() -> str:
     raise MissingPrerequisite(
         "prompt.hardware.gpu: auto: no NVIDIA GPU was found on this machine",
         fix="set the name of the GPU, for example prompt.hardware.gpu=H100",
+        see="gpu",
     )
 
 

@@ -67,6 +67,7 @@ def require_kept_thinking(recipe: Recipe, render: Callable[[Sequence[Message]], 
         raise UsageError(
             "history.thinking=kept: the model's chat template drops the thinking of earlier assistant messages",
             fix="set history.form=prompt, or history.thinking=stripped or summarised",
+            see="recipe",
         )
 
 

@@ -92,6 +92,7 @@ def _locate(name_or_path: str) -> Path:
     raise UsageError(
         f"prompt.template: unknown template {name_or_path!r}{hint}",
         fix=f"one of {', '.join(BUILTIN)}, or the path of a jinja2 file",
+        see="prompt-template",
     )
 
 
@@ -110,7 +111,9 @@ def _explained(path: Path) -> Iterator[None]:
         frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename.endswith(".jinja")]
         frames += [f for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
         where = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else str(path)
-        raise UsageError(f"{where}: {error}", fix="see the variables of templates in docs/prompts.md") from error
+        raise UsageError(
+            f"{where}: {error}", fix="see the variables of templates in docs/prompts.md", see="prompt-template"
+        ) from error
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}") from error
 

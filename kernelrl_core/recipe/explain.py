@@ -1,7 +1,7 @@
-"""Explanations of recipe keys, options, components, metrics, rules and outcomes, from the places that define them.
+"""Explanations of recipe keys, options, components, metrics, rules, outcomes and problems, from their definitions.
 
 Keys and options: docstrings and types of their classes. Components: their declarations. Metrics: the tables of
-`docs/metrics.md`. Rules: the checkers and evaluators.
+`docs/metrics.md`. Rules: the checkers and evaluators. Problems: the entries of `docs/troubleshooting.md`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Explanation:
     name: str
     """Full name, such as `train.kl` or `policy.lora_rank`."""
     what: str
-    """`recipe key`, `option of policy 'torch'`, `policy`, `metric`, `rule of checker 'source_rules'`, `finding`."""
+    """`recipe key`, `option of policy 'torch'`, `policy`, `metric`, `rule of checker 'source_rules'`, `problem`."""
     text: str
     """Effect or meaning."""
     source: str
@@ -51,7 +51,7 @@ class Explanation:
 
 def explain(name: str, registry: Registry) -> list[Explanation]:
     """All meanings of a name: a recipe key, an option, a component (also `KIND NAME`), a metric, a rule, an outcome, a
-    severity or a verdict.
+    severity, a verdict, or the id of a problem, which errors and alarms print as `more`.
 
     The name that a recipe gives to a component may be part of a key: `rewards.correct.weight`.
 
@@ -72,7 +72,7 @@ def explain(name: str, registry: Registry) -> list[Explanation]:
         close = nearest(wanted, {name for one in known for name in _names(one)})
         hint = f"; did you mean {close!r}?" if close else ""
         fix = "kernelrl schema lists all keys, kernelrl plugins list all components, and docs/metrics.md all metrics"
-        raise LookupFailed(f"no key, component, metric or rule {name!r}{hint}", fix=fix)
+        raise LookupFailed(f"no key, component, metric, rule or problem {name!r}{hint}", fix=fix)
     return found
 
 
@@ -104,6 +104,7 @@ def _everything(registry: Registry) -> Iterator[Explanation]:
     yield from _rules(registry)
     yield from _metrics()
     yield from _words()
+    yield from _problems()
 
 
 def _keys() -> Iterator[Explanation]:
@@ -225,12 +226,26 @@ def _words() -> Iterator[Explanation]:
             yield Explanation(member.value, what, docs.get(member.name, ""), source)
 
 
-def _metrics() -> Iterator[Explanation]:
+def _page(name: str) -> str:
+    """Text of a page of the documentation; empty if it is not installed."""
     package = Path(kernelrl_core.__file__).parent
     # In an editable checkout the documentation is beside the package, not inside it.
-    page = next((d / "metrics.md" for d in (package / "docs", package.parent / "docs") if d.is_dir()), None)
+    page = next((d / name for d in (package / "docs", package.parent / "docs") if d.is_dir()), None)
+    return page.read_text(encoding="utf-8") if page is not None and page.is_file() else ""
+
+
+def _problems() -> Iterator[Explanation]:
+    """The entries of the troubleshooting page: each has its id as a heading of level 3."""
+    for section in re.split(r"^(?=##+ )", _page("troubleshooting.md"), flags=re.MULTILINE):
+        head, _, text = section.partition("\n")
+        if head.startswith("### "):
+            name = head.removeprefix("### ").strip()
+            yield Explanation(name, "problem", text.strip(), f"docs/troubleshooting.md#{name}")
+
+
+def _metrics() -> Iterator[Explanation]:
     seen: set[str] = set()
-    for line in page.read_text(encoding="utf-8").splitlines() if page is not None and page.is_file() else ():
+    for line in _page("metrics.md").splitlines():
         names, meaning, *_ = [*re.split(r" (?<!\\)\| ", line.strip("| ")), ""]
         for name in re.findall(r"`([^`]+)`", names) if line.startswith("| `") else ():
             if name not in seen:

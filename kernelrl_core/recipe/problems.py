@@ -51,6 +51,8 @@ class RecipeError(UsageError):
         problems: all mistakes, ordered by file and line. If all are `missing`, the exit code is 3, else 2.
     """
 
+    see = "recipe"
+
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
         super().__init__("\n".join(map(str, self.problems)))

@@ -121,6 +121,7 @@ def _require_warm_start(recipe: Recipe, policy: Policy) -> None:
         raise UsageError(
             f"demonstrations.file: policy {recipe.policy.use!r} does not warm-start with these options",
             fix="set policy.warm_start if the policy has this option, or demonstrations.file=null",
+            see="warm-start",
         )
 
 
@@ -134,7 +135,9 @@ def require_learning(recipe: Recipe, policy: Policy) -> TrainablePolicy:
     losses = policy.capabilities.losses
     if not losses or not isinstance(policy, TrainablePolicy):
         raise UsageError(
-            f"policy {recipe.policy.use!r} cannot learn", fix="run kernelrl eval RECIPE, or choose another policy"
+            f"policy {recipe.policy.use!r} cannot learn",
+            fix="run kernelrl eval RECIPE, or choose another policy",
+            see="policy-options",
         )
     if recipe.train.loss not in losses:
         raise UsageError(
@@ -146,6 +149,7 @@ def require_learning(recipe: Recipe, policy: Policy) -> TrainablePolicy:
             f"train.ratio: policy {recipe.policy.use!r} supports only "
             f"{' or '.join(sorted(policy.capabilities.ratios))}, not {recipe.train.ratio}",
             fix="remove train.ratio, or choose another policy",
+            see="policy-options",
         )
     for key, wanted, offered in (
         ("train.mismatch", recipe.train.mismatch is not None, policy.capabilities.logprobs),
@@ -156,6 +160,7 @@ def require_learning(recipe: Recipe, policy: Policy) -> TrainablePolicy:
             raise UsageError(
                 f"{key}: policy {recipe.policy.use!r} gives no log-probabilities of its {whose}",
                 fix=f"remove {key}, or choose another policy",
+                see="policy-options",
             )
     if recipe.train.group_size < recipe.train.min_group_size:
         raise UsageError(

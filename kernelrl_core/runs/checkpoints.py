@@ -108,7 +108,9 @@ async def load_checkpoint(policy: Policy, directory: Path, row: Mapping[str, Any
     trainable = _require_trainable(policy, component)
     if damage := await asyncio.to_thread(checkpoint_damage, directory, row):
         raise KernelRLError(
-            f"checkpoint {row['name']} in {directory} is damaged: {damage}", fix="use an earlier checkpoint"
+            f"checkpoint {row['name']} in {directory} is damaged: {damage}",
+            fix="use an earlier checkpoint",
+            see="checkpoint",
         )
     with plugin_boundary(component, "load"):
         await trainable.load(row["policy"], directory / row["name"])
@@ -127,14 +129,20 @@ async def begin_from(policy: Policy, state: Mapping[str, Any], files: Path, *, c
     """
     trainable = _require_trainable(policy, component)
     if not files.is_dir():
-        raise KernelRLError(f"the weights that the run began with are missing: {files}", fix="restore the directory")
+        raise KernelRLError(
+            f"the weights that the run began with are missing: {files}", fix="restore the directory", see="checkpoint"
+        )
     with plugin_boundary(component, "begin_from"):
         await trainable.begin_from(state, files)
 
 
 def _require_trainable(policy: Policy, component: str) -> TrainablePolicy:
     if not isinstance(policy, TrainablePolicy):
-        raise UsageError(f"{component} cannot load checkpoints", fix="use the policy that the run was trained with")
+        raise UsageError(
+            f"{component} cannot load checkpoints",
+            fix="use the policy that the run was trained with",
+            see="checkpoint-model",
+        )
     return policy
 
 
@@ -162,7 +170,7 @@ def choose_checkpoint(run: RunDir, name: str, *, also: Sequence[str] = ()) -> Ma
         state, progress = run.state()[0], run.progress()
         phase = f" in phase {progress_text(progress)}" if progress is not None else ""
         fix = "wait for it" if state == "running" else f"kernelrl resume {run.path}"
-        raise LookupFailed(f"run {run.path} has no checkpoint yet; it is {state}{phase}", fix=fix)
+        raise LookupFailed(f"run {run.path} has no checkpoint yet; it is {state}{phase}", fix=fix, see="checkpoint")
     kept = kept_checkpoints(run)
     names = list(kept)
     wanted = checkpoint_name(int(name)) if name.isdecimal() else name
@@ -174,6 +182,7 @@ def choose_checkpoint(run: RunDir, name: str, *, also: Sequence[str] = ()) -> Ma
         raise LookupFailed(
             f"{which} were removed from {directory}; left: {', '.join(names) or 'none'}",
             fix="choose one that is left; train.keep_checkpoints keeps more",
+            see="checkpoint",
         )
     names = [*names, *(["last"] if names else []), *also]
     close = nearest(wanted, names)

@@ -110,7 +110,9 @@ class RunDir:
         earlier = cls(path)
         if path.exists() and not earlier.blank():
             raise UsageError(
-                f"run directory {path} already exists", fix=f"kernelrl resume {path}, or choose another --name"
+                f"run directory {path} already exists",
+                fix=f"kernelrl resume {path}, or choose another --name",
+                see="run-exists",
             )
         # Created under another name and renamed, so that a crash leaves a complete run directory or none.
         growing = cls(path.with_name(f".{path.name}.{os.getpid()}"))
@@ -154,7 +156,7 @@ class RunDir:
             self._lock = FileLock(self.path / "lock", wait=False)
         except BlockingIOError:
             raise UsageError(
-                f"run {self.path} is in use by another process", fix=f"kernelrl status {self.path}"
+                f"run {self.path} is in use by another process", fix=f"kernelrl status {self.path}", see="run-in-use"
             ) from None
         except OSError as error:
             raise disk_error(self.path / "lock", error) from error
@@ -175,7 +177,9 @@ class RunDir:
             return bytes.fromhex((self.path / "secret.key").read_text().strip())
         except (OSError, ValueError) as error:
             raise KernelRLError(
-                f"{self.path / 'secret.key'} cannot be read: {error}", fix="restore it from a copy of the run"
+                f"{self.path / 'secret.key'} cannot be read: {error}",
+                fix="restore it from a copy of the run",
+                see="run-files",
             ) from error
 
     def provenance(self) -> dict[str, Any]:
@@ -190,7 +194,9 @@ class RunDir:
                 raise ValueError("it is not a JSON object")
         except (OSError, ValueError) as error:
             raise KernelRLError(
-                f"{self.path / 'provenance.json'} cannot be read: {error}", fix="restore it from a copy of the run"
+                f"{self.path / 'provenance.json'} cannot be read: {error}",
+                fix="restore it from a copy of the run",
+                see="run-files",
             ) from error
         return found
 
@@ -208,6 +214,7 @@ class RunDir:
             raise UsageError(
                 f"run {self.path} was written by kernelrl {written}, and this is {__version__}",
                 fix=f"install kernelrl {written}: git pull, or pip install --upgrade kernelrl",
+                see="run-version",
             )
 
     def recipe_changed(self) -> bool:
@@ -348,7 +355,9 @@ def find_run(name: str, *, damaged: bool = False) -> RunDir:
             if damaged:
                 return RunDir(path)
             raise UsageError(
-                f"run {path} has no recipe.yaml", fix="restore it from a copy of the run, or delete the directory"
+                f"run {path} has no recipe.yaml",
+                fix="restore it from a copy of the run, or delete the directory",
+                see="run-files",
             )
     hint = suggestion(Path(name).name, [run.name for run in list_runs()])
     raise LookupFailed(f"no run {name!r}: no run directory has this path or this name below runs/; {hint}")

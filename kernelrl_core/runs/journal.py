@@ -133,6 +133,7 @@ class JournalReader:
                     raise KernelRLError(
                         f"{self.path}:{self._line + 1}: {damage}",
                         fix="restore the file from a copy, or start a new run",
+                        see="run-files",
                     )
                 row = _row(line, self.path)
                 if isinstance(row, str):
@@ -158,7 +159,7 @@ class JournalReader:
             raise disk_error(self.path, error) from error
         rows = [row for row in found if not isinstance(row, str)]
         if len(rows) < len(found):
-            raise KernelRLError(f"{self.path} was changed while it was read", fix="repeat this")
+            raise KernelRLError(f"{self.path} was changed while it was read", fix="repeat this", see="run-files")
         return rows
 
 

@@ -76,6 +76,7 @@ def lock_holder(run: RunDir) -> LockHolder | None:
     raise KernelRLError(
         f"run {run.path} is in use by a process that is not visible here",
         fix="repeat this on the machine, in the container and as the user of that process",
+        see="run-in-use",
     )
 
 

@@ -68,6 +68,7 @@ class Results:
             raise UsageError(
                 f"{self.path}: it has the evaluations of several checkpoints",
                 fix="kernelrl eval RUN --checkpoint C --output FILE for one of them",
+                see="export",
             )
         return reports[0]
 
@@ -82,14 +83,16 @@ def read_reports(path: Path) -> list[dict[str, Any]]:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror}", fix=fix) from error
+        raise UsageError(f"{path}: cannot be read: {error.strerror}", fix=fix, see="evaluation-results") from error
     except ValueError:
-        raise UsageError(f"{path}: not a JSON document", fix=fix) from None
+        raise UsageError(f"{path}: not a JSON document", fix=fix, see="evaluation-results") from None
     several = isinstance(document, dict) and "evaluations" in document
     damage = fault(document, {"evaluations": [_REPORT]} if several else _REPORT)
     found: list[dict[str, Any]] = [] if damage else document["evaluations"] if several else [document]
     if not found:
-        raise UsageError(f"{path}: no output of kernelrl eval: {damage or 'it has no evaluation'}", fix=fix)
+        raise UsageError(
+            f"{path}: no output of kernelrl eval: {damage or 'it has no evaluation'}", fix=fix, see="evaluation-results"
+        )
     return found
 
 
@@ -118,7 +121,7 @@ def last_rows(results: Results) -> list[dict[str, Any]]:
     if not rows:
         label = f"run {results.path}" if results.run is not None else str(results.path)
         fix = f"kernelrl eval {results.path} --output FILE, then name FILE" if results.run is not None else ""
-        raise UsageError(f"{label} has no held-out evaluation", fix=fix)
+        raise UsageError(f"{label} has no held-out evaluation", fix=fix, see="evaluation-results")
     last = max(row["step"] for row in rows)
     chosen = [row for row in rows if row["step"] == last]
     return sorted(chosen, key=lambda row: (row["task_index"], row["attempt"], row["turn"]))

@@ -51,6 +51,7 @@ def turn_from_row(row: Mapping[str, Any], task: Task) -> Turn:
         raise KernelRLError(
             f"sample {row['sample']} of the journal belongs to another version of task {task.id}",
             fix="restore the tasks that the run started with, or start a new run",
+            see="inputs-changed",
         )
     return _turn(row, task)
 
@@ -75,6 +76,7 @@ def _turn(row: Mapping[str, Any], task: Task) -> Turn:
         raise KernelRLError(
             f"sample {row['sample']} cannot be read: its row is damaged, or not of this version",
             fix="restore the file from a copy, or use the version of kernelrl that wrote it",
+            see="run-version",
         ) from error
 
 
@@ -110,6 +112,7 @@ def require_turns(groups: Iterable[Group], where: str, *, resume: str) -> None:
         raise KernelRLError(
             f"every sample of {where} was lost to the infrastructure; the last error: {message}",
             fix=f"{fix or 'fix the cause'}, then {resume}",
+            see="infrastructure",
         )
 
 

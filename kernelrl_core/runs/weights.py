@@ -76,7 +76,9 @@ async def export_weights(
 
 def _require_export(label: str, exports: bool) -> None:
     if not exports:
-        raise UsageError(f"{label} cannot export weights", fix="docs/export.md lists the policies that can")
+        raise UsageError(
+            f"{label} cannot export weights", fix="docs/export.md lists the policies that can", see="export"
+        )
 
 
 async def _no_demonstrations() -> Sequence[WarmStartExample]:

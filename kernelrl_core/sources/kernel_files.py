@@ -30,7 +30,7 @@ def kernel_files(names: Sequence[str]) -> list[str]:
             continue
         inside = [str(file) for file in sorted(path.glob("*.py")) if file.name[0] not in "._" and file.is_file()]
         if not inside:
-            raise UsageError(f"{name}: the directory has no file *.py", fix="name a kernel file")
+            raise UsageError(f"{name}: the directory has no file *.py", fix="name a kernel file", see="kernel-files")
         found += inside
     return list(dict.fromkeys(found))
 

@@ -176,6 +176,7 @@ def _pool(tasks: Sequence[Task], stage: CurriculumStage, number: int) -> list[Ta
         raise UsageError(
             f"curriculum.stages: stage {number} has no tasks of its levels {list(levels or ())}; known: {known}",
             fix="use levels that tasks.levels includes, or remove levels from the stage",
+            see="split",
         )
     settings = TaskSettings(stage.atol, stage.rtol, stage.trials, dict(stage.weights))
     return [attrs.evolve(task, settings=settings) for task in kept]

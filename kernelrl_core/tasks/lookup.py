@@ -95,5 +95,5 @@ def _source_of(text: str, registry: Registry) -> TaskSource:
     lacking = [f.name for f in attrs.fields(config) if f.default is attrs.NOTHING]
     if lacking:
         message = f"task {text!r}: source {name!r} needs options ({', '.join(lacking)})"
-        raise UsageError(message, fix="name a recipe that sets them: --recipe RECIPE")
+        raise UsageError(message, fix="name a recipe that sets them: --recipe RECIPE", see="recipe")
     return registry.make("tasks", Use(name))

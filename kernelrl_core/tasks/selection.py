@@ -29,6 +29,7 @@ def eval_tasks(source: TaskSource, settings: EvalSettings) -> list[Task]:
         raise UsageError(
             f"split {settings.split!r} has no tasks to evaluate",
             fix=f"change the task source, or set eval.split to another split: {others or 'there is none'}",
+            see="split",
         )
     return tasks
 
@@ -53,13 +54,13 @@ def training_tasks(
         if len(kept) < len(tasks):
             line = f"{len(tasks) - len(kept)} of {len(tasks)} tasks are in quarantine ({_counted(tasks)})"
             if not kept:
-                raise UsageError(f"{where}: {line}", fix="train.quarantine=false trains on them anyway")
+                raise UsageError(f"{where}: {line}", fix="train.quarantine=false trains on them anyway", see="split")
             tasks = kept
             lines.append(f"{line}; train.quarantine=false includes them")
     clean, found = decontaminated(tasks, held_out_tasks(source, settings, held_out))
     if found is not None:
         if not clean:
-            raise UsageError(f"{where}: {found}", fix="train.decontaminate=false trains on them anyway")
+            raise UsageError(f"{where}: {found}", fix="train.decontaminate=false trains on them anyway", see="split")
         lines.append(f"{found}; train.decontaminate=false includes them")
     return clean, "\n".join(lines) or None
 

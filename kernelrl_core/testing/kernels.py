@@ -90,7 +90,9 @@ class KernelTests:
         evaluator, reason = self._made(backend, timing, tuple(overrides))
         turn = await evaluate_kernel(evaluator, task, text)
         if turn.evaluation is not None and turn.evaluation.checked:
-            raise MissingPrerequisite(f"{name}: {turn.message}", fix="use a machine with a GPU for this backend")
+            raise MissingPrerequisite(
+                f"{name}: {turn.message}", fix="use a machine with a GPU for this backend", see="gpu"
+            )
         if turn.masked:
             raise InfrastructureError(f"{name}: the evaluation failed: {turn.message}")
         return TestedKernel(name, turn, reason)

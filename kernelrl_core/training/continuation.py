@@ -100,7 +100,11 @@ def extend_run(run: RunDir, wanted: LoadedRecipe, registry: Registry) -> None:
         UsageError: the run is not finished, another key differs, or the number of steps cannot be raised.
     """
     if (state := run.state()[0]) != "finished":
-        raise UsageError(f"--extend: run {run.path} is not finished, but {state}", fix=f"kernelrl resume {run.path}")
+        raise UsageError(
+            f"--extend: run {run.path} is not finished, but {state}",
+            fix=f"kernelrl resume {run.path}",
+            see="run-changed",
+        )
     require_unchanged(run)
     own = run_recipe(run, registry)
     old, new = own.recipe.train.steps, wanted.recipe.train.steps
@@ -110,6 +114,7 @@ def extend_run(run: RunDir, wanted: LoadedRecipe, registry: Registry) -> None:
         raise UsageError(
             f"--extend changes train.steps only; run {run.path} and this recipe differ in {listed}",
             fix=f"kernelrl run {run.path / 'recipe.yaml'} --name {run.name} --extend train.steps=N",
+            see="run-changed",
         )
     branch = f"train a new run from its weights: kernelrl run RECIPE --from {run.path}"
     if old is None or new is None:
@@ -117,6 +122,7 @@ def extend_run(run: RunDir, wanted: LoadedRecipe, registry: Registry) -> None:
             f"--extend: {'run ' + str(run.path) if old is None else 'this recipe'} has its number of steps from "
             "train.epochs, whose last batch may be smaller than that of a longer run",
             fix=branch if old is None else f"train.steps=N with N above {old}",
+            see="run-changed",
         )
     if new <= old:
         raise UsageError(f"--extend: train.steps={new} is not above the {old} steps that run {run.path} has made")
@@ -125,6 +131,7 @@ def extend_run(run: RunDir, wanted: LoadedRecipe, registry: Registry) -> None:
             f"--extend: the learning rates of run {run.path} depend on its number of steps (train.warmup_ratio), so a "
             "longer run would have had others",
             fix=branch,
+            see="run-changed",
         )
     run.replace_recipe(wanted.resolved)
 
@@ -147,6 +154,7 @@ def accept_changes(run: RunDir, registry: Registry) -> None:
                 f"run {run.path} is finished: it has made {done} steps, and the changed recipe has {planned}, so the "
                 "changes would have no effect",
                 fix=f"raise train.steps, or start a new run: kernelrl run {run.path / 'recipe.yaml'} --from {run.path}",
+                see="run-changed",
             )
     run.accept_recipe()
 
@@ -160,6 +168,7 @@ def require_unchanged(run: RunDir) -> None:
         raise UsageError(
             f"{run.path / 'recipe.yaml'} was changed after the run started",
             fix=f"undo the change, or kernelrl resume {run.path} --accept-changes",
+            see="run-changed",
         )
 
 
@@ -205,12 +214,14 @@ def choose_origin(text: str, policy: str) -> Origin:
         raise UsageError(
             f"--from {text}: run {run.path} was trained with policy {theirs!r}, and the recipe has policy {policy!r}",
             fix=f"choose a recipe with policy.use={theirs}",
+            see="checkpoint-model",
         )
     row = choose_checkpoint(run, checkpoint or "last")
     if damage := checkpoint_damage(run.checkpoints, row):
         raise KernelRLError(
             f"--from {text}: checkpoint {row['name']} is damaged: {damage}",
             fix=f"choose an earlier one, see kernelrl runs show {run.name}",
+            see="checkpoint",
         )
     return Origin(run, row)
 

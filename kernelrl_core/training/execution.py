@@ -184,7 +184,9 @@ def _record_failure(run: RunDir, error: BaseException, console: Console) -> Base
     if not isinstance(error, KernelRLError) and not stopped:
         _log.error("the run failed", exc_info=error)
         error = KernelRLError(
-            f"run {run.path} failed: {type(error).__name__}: {error}", fix=f"see {run.path / 'logs.log'}"
+            f"run {run.path} failed: {type(error).__name__}: {error}",
+            fix=f"see {run.path / 'logs.log'}",
+            see="run-failed",
         )
     elif isinstance(error, BudgetReached):
         stopped = True
@@ -192,6 +194,7 @@ def _record_failure(run: RunDir, error: BaseException, console: Console) -> Base
             f"stopped: {error.message}; all finished turns are saved",
             fix=f"raise cost.budget_usd in {run.path / 'recipe.yaml'}, "
             f"then kernelrl resume {run.path} --accept-changes",
+            see="budget",
         )
         _log.warning("%s", error.message)
     elif isinstance(error, KernelRLError):

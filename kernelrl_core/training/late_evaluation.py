@@ -32,6 +32,7 @@ class RunLoggers:
                 f"run {run.path} has no loggers",
                 fix=f"write loggers: {{tensorboard: {{use: tensorboard}}}} into {run.path / 'recipe.yaml'}, "
                 "then repeat this",
+                see="tensorboard",
             )
         uses = self._loaded.recipe.loggers.values()
         found = [one for use in uses for one in registry.missing(registry.find("loggers", use.use), use.options)]

@@ -27,8 +27,8 @@ eval:      {at_start: false, at_end: false}
 TASK = "class Model: ...\ndef get_inputs(): ...\ndef get_init_inputs(): ...\n"
 EMPTY = "tasks={use: directory, path: empty}"
 RELU = "starter/1/relu_double"
-LINES = 3
-"""Maximum number of lines of an error."""
+LINES = 4
+"""Maximum number of lines of an error: files, problem, fix, entry."""
 
 Call = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -210,12 +210,12 @@ CASES = {
     "unknown kind of a new plugin": Case(
         ["plugins", "new", "rewrds", "brief"],
         2,
-        r"(?s)no kind of plugin 'rewrds'; did you mean 'rewards'\?.*fix: kernelrl plugins new rewards brief$",
+        r"(?sm)no kind of plugin 'rewrds'; did you mean 'rewards'\?.*fix: kernelrl plugins new rewards brief$",
     ),
     "impossible name of a new plugin": Case(
         ["plugins", "new", "reward", "My reward"],
         2,
-        r"(?s)name 'My reward': .*fix: kernelrl plugins new rewards my-reward$",
+        r"(?sm)name 'My reward': .*fix: kernelrl plugins new rewards my-reward$",
     ),
     "name of another component for a new plugin": Case(
         ["plugins", "new", "feedback", "raw"],

@@ -66,15 +66,26 @@ def test_a_mistake_in_the_arguments_gets_the_nearest_right_word_and_exit_code_2(
     assert out == ""
 
 
+MORE = "kernelrl: more: kernelrl explain"
+
+
 @pytest.mark.parametrize(
     ("error", "code", "message"),
     [
-        (UsageError("no such file", fix="write it"), 2, "kernelrl: no such file\nkernelrl: fix: write it\n"),
+        (
+            UsageError("no such file", fix="write it"),
+            2,
+            f"kernelrl: no such file\nkernelrl: fix: write it\n{MORE} arguments\n",
+        ),
         (MissingPrerequisite("no GPU"), 3, "kernelrl: no GPU\n"),
         (KernelRLError("the run failed"), 1, "kernelrl: the run failed\n"),
         (KeyboardInterrupt(), 130, "kernelrl: interrupted\n"),
         (click.Abort(), 130, "kernelrl: interrupted\n"),
-        (ValueError("a\nb"), 1, "kernelrl: ValueError: a b\nkernelrl: fix: rerun with --debug for the traceback\n"),
+        (
+            ValueError("a\nb"),
+            1,
+            f"kernelrl: ValueError: a b\nkernelrl: fix: rerun with --debug for the traceback\n{MORE} internal-error\n",
+        ),
     ],
 )
 def test_each_sort_of_failure_has_its_exit_code_and_no_traceback(

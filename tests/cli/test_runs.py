@@ -263,7 +263,7 @@ def test_a_full_disk_fails_the_run_which_can_resume(kernelrl: Run, tmp_path: Pat
     assert all(row["sample"] for row in rows(tmp_path / "runs/a/samples.jsonl"))
     again = kernelrl("resume", "a", preexec_fn=small_files)
     assert again.returncode == 1
-    assert re.fullmatch(r"kernelrl: runs/a/\w+\.jsonl: File too large", again.stderr.splitlines()[-2])
+    assert re.fullmatch(r"kernelrl: runs/a/\w+\.jsonl: File too large", again.stderr.splitlines()[-3])
     assert kernelrl("resume", "a").returncode == 0
 
 
@@ -274,6 +274,7 @@ def test_a_directory_that_cannot_be_written_is_an_error(kernelrl: Run, tmp_path:
     assert failed.stderr.splitlines()[1:] == [
         "kernelrl: runs/a: Not a directory",
         "kernelrl: fix: free disk space or permit access, then repeat this",
+        "kernelrl: more: kernelrl explain storage",
     ]
 
 

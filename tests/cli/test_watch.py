@@ -206,6 +206,7 @@ def test_a_damaged_last_row_is_skipped_and_an_earlier_one_named(kernelrl: Kernel
             [
                 "kernelrl: runs/former/metrics.jsonl:1: the line is not a JSON object",
                 "kernelrl: fix: restore the file from a copy, or start a new run",
+                "kernelrl: more: kernelrl explain run-files",
             ],
         )
 

@@ -39,7 +39,10 @@ def test_a_rate_that_doubled_is_reported_with_both_means() -> None:
 def test_the_alarm_of_a_finding() -> None:
     alarms = Alarms()
     lines = [alarms.after(row) for row in rows(*[0.0] * 9, 0.5, 0.5)]
-    assert lines[-2] == ["alarm: finding 'result_cache': 10% of samples in the last 5 steps, 0% before"]
+    assert lines[-2] == [
+        "alarm: finding 'result_cache': 10% of samples in the last 5 steps, 0% before; "
+        "more: kernelrl explain alarm-finding"
+    ]
     assert [line for step_lines in (*lines[:-2], lines[-1]) for line in step_lines] == []
 
 
@@ -123,7 +126,8 @@ def test_the_alarms_of_a_collapse() -> None:
     lines = [alarms.after(row) for row in rows]
     # (4 * 0 + 0.5) / 5 = 10 %; (4 * 100 + 1000) / 5 = 280.
     assert lines[-1] == [
-        "alarm: replies with an unusual first word: 10% in the last 5 steps, 0% before",
-        "alarm: tokens per reply: 280 in the last 5 steps, 100 before",
+        "alarm: replies with an unusual first word: 10% in the last 5 steps, 0% before; "
+        "more: kernelrl explain alarm-first-word",
+        "alarm: tokens per reply: 280 in the last 5 steps, 100 before; more: kernelrl explain alarm-length",
     ]
     assert not any(lines[:-1])

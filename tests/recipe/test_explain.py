@@ -87,13 +87,15 @@ def test_the_last_part_of_a_name_finds_all_keys_and_options_that_end_with_it() -
 def test_an_unknown_name_without_a_near_one_names_the_lists_of_names() -> None:
     with pytest.raises(LookupFailed) as refused:
         explain("zzzqq", registry())
-    assert refused.value.message == "no key, component, metric or rule 'zzzqq'"
+    assert refused.value.message == "no key, component, metric, rule or problem 'zzzqq'"
     assert "kernelrl schema" in refused.value.fix
 
 
 @pytest.mark.parametrize(("typo", "name"), [("train.klx", "train.kl")])
 def test_an_unknown_name_gets_the_nearest_one(typo: str, name: str) -> None:
-    with pytest.raises(LookupFailed, match=f"no key, component, metric or rule '{typo}'; did you mean '{name}'"):
+    with pytest.raises(
+        LookupFailed, match=f"no key, component, metric, rule or problem '{typo}'; did you mean '{name}'"
+    ):
         explain(typo, registry())
 
 

@@ -100,6 +100,7 @@ def recommended_renderer(model: str) -> str:
         raise UsageError(
             f"tinker-cookbook recommends no renderer for model {model!r}",
             fix=f"set renderer_name: a renderer such as qwen3, or {CHAT_TEMPLATE} for the tokenizer's own template",
+            see="tinker-model",
         ) from error
 
 

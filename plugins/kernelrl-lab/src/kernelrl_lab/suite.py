@@ -108,7 +108,9 @@ def suite_folder(name: str) -> Path:
     if name in BUNDLED:
         return Path(str(files("kernelrl_lab") / name))
     raise UsageError(
-        f"--suite {name}: no such directory and no bundled suite; {suggestion(name, BUNDLED)}", fix="name a directory"
+        f"--suite {name}: no such directory and no bundled suite; {suggestion(name, BUNDLED)}",
+        fix="name a directory",
+        see="kernel-files",
     )
 
 
@@ -126,7 +128,9 @@ def read_suite(folder: Path, *, registry: Registry, backend: str = "") -> tuple[
     places = sorted(path.parent for path in folder.rglob(_TASK))
     if not places:
         raise UsageError(
-            f"{folder}: no {_TASK} in the directory or below it", fix="one directory per task, with task.py"
+            f"{folder}: no {_TASK} in the directory or below it",
+            fix="one directory per task, with task.py",
+            see="kernel-files",
         )
     for place in places:
         id_ = place.relative_to(folder).as_posix() if place != folder else place.resolve().name
@@ -197,7 +201,9 @@ def _read_hack(path: Path) -> Hack | None:
 def _backend(source: str, registry: Registry) -> str:
     found = find_backends(source, registry)
     if not found:
-        raise UsageError("no backend finds a kernel in the source", fix="name the backend: --backend NAME")
+        raise UsageError(
+            "no backend finds a kernel in the source", fix="name the backend: --backend NAME", see="arguments"
+        )
     return found[0]
 
 

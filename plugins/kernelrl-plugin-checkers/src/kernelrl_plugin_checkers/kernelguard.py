@@ -31,7 +31,7 @@ class Kernelguard(Checker):
         known = [_id(pattern) for pattern in kernelguard.BASE_RULE_REGISTRY]
         for rule in config.skip:
             if rule not in known:
-                raise UsageError(f"skip: there is no rule {rule!r}", fix=suggestion(rule, known))
+                raise UsageError(f"skip: there is no rule {rule!r}", fix=suggestion(rule, known), see="recipe")
         self._rules = {
             pattern: Rule(_id(pattern), Severity.NOTE, f"Do not write what kernelguard calls {_words(pattern)}.")
             for pattern in kernelguard.BASE_RULE_REGISTRY

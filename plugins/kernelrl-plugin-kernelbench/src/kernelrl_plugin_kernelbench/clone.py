@@ -31,10 +31,14 @@ def find_clone(root: Path | None) -> Path:
             if any(child.is_dir() and re.fullmatch(r"level\d+", child.name) for child in _children(folder)):
                 return folder
     if named is not None:
-        raise MissingPrerequisite(f"kernelbench: no clone of KernelBench at {named} ({source})", fix=f"{_FIX} {named}")
+        raise MissingPrerequisite(
+            f"kernelbench: no clone of KernelBench at {named} ({source})", fix=f"{_FIX} {named}", see="kernelbench"
+        )
     looked = ", ".join(os.path.normpath(candidate) for candidate in candidates)
     raise MissingPrerequisite(
-        f"kernelbench: no clone of KernelBench; searched the option root, KERNELBENCH_ROOT, {looked}", fix=_FIX
+        f"kernelbench: no clone of KernelBench; searched the option root, KERNELBENCH_ROOT, {looked}",
+        fix=_FIX,
+        see="kernelbench",
     )
 
 

@@ -40,7 +40,7 @@ class Collection:
         if split not in self.by_split:
             hint = suggestion(split, self.by_split)
             fix = "set the option holdout of the task source" if split == HELD_OUT else ""
-            raise UsageError(f"{self.origin['source']}: no split {split!r}; {hint}", fix=fix)
+            raise UsageError(f"{self.origin['source']}: no split {split!r}; {hint}", fix=fix, see="split")
         return self.by_split[split]
 
     def manifest(self) -> Mapping[str, Any]:

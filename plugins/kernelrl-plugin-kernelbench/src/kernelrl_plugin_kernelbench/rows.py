@@ -49,6 +49,7 @@ def hub_rows(name: str, revision: str, subset: str | None, split: str) -> list[R
         raise MissingPrerequisite(
             f"data set {name}: reading from the hub needs the package datasets",
             fix="pip install 'kernelrl-plugin-kernelbench[hub]'",
+            see="data-set",
         ) from error
     try:
         table = datasets.load_dataset(name, subset, split=split, revision=revision)
@@ -58,6 +59,7 @@ def hub_rows(name: str, revision: str, subset: str | None, split: str) -> list[R
         raise InfrastructureError(
             f"data set {name} at {revision}: the hub cannot be reached: {_first_line(error)}",
             fix="run once with network access to fill the cache, or use a local file",
+            see="data-set",
         ) from error
     return [(f"{name}@{revision}:{split}:{number}", row) for number, row in enumerate(table, 1)]
 
@@ -84,6 +86,7 @@ def _parquet(path: Path) -> Iterator[Row]:
         raise MissingPrerequisite(
             f"dataset: {path}: reading parquet needs the package pyarrow",
             fix="pip install 'kernelrl-plugin-kernelbench[parquet]'",
+            see="data-set",
         ) from error
     try:
         rows = pyarrow.parquet.read_table(path).to_pylist()

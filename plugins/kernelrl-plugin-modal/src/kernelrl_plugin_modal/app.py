@@ -105,7 +105,9 @@ def our_wheels() -> Iterator[tuple[Path, list[str]]]:
             done = subprocess.run([*command, *directories], capture_output=True, text=True)
             if done.returncode:
                 last = (done.stderr.strip().splitlines() or ["without a word"])[-1]
-                raise MissingPrerequisite(f"kernelrl's wheels cannot be built: {last}", fix="pip install hatchling")
+                raise MissingPrerequisite(
+                    f"kernelrl's wheels cannot be built: {last}", fix="pip install hatchling", see="modal"
+                )
         wheels = sorted(path.name for path in Path(made).glob("*.whl"))
         others = [f"{name}=={metadata.version(name)}" for name, path in projects.items() if path is None]
         yield Path(made), [*wheels, *others]

@@ -131,15 +131,21 @@ async def translated(work: Coroutine[Any, Any, Any]) -> Any:
     try:
         return await work
     except (failed.AuthError, failed.PermissionDeniedError) as error:
-        raise MissingPrerequisite(f"Modal refuses the token, or has none: {_text(error)}", fix=TOKEN_FIX) from error
+        raise MissingPrerequisite(
+            f"Modal refuses the token, or has none: {_text(error)}", fix=TOKEN_FIX, see="modal"
+        ) from error
     except failed.NotFoundError as error:
-        raise MissingPrerequisite(f"Modal has no such app: {_text(error)}", fix="kernelrl modal deploy") from error
+        raise MissingPrerequisite(
+            f"Modal has no such app: {_text(error)}", fix="kernelrl modal deploy", see="modal"
+        ) from error
     except failed.VersionError as error:
         fix = "pip install -U kernelrl-plugin-modal modal"
-        raise MissingPrerequisite(f"Modal refuses this version of its client: {_text(error)}", fix=fix) from error
+        raise MissingPrerequisite(
+            f"Modal refuses this version of its client: {_text(error)}", fix=fix, see="modal"
+        ) from error
     except failed.ResourceExhaustedError as error:
         fix = "wait, lower evaluator.max_containers, or raise the limit: https://modal.com/settings"
-        raise InfrastructureError(f"a quota of Modal is exhausted: {_text(error)}", fix=fix) from error
+        raise InfrastructureError(f"a quota of Modal is exhausted: {_text(error)}", fix=fix, see="modal") from error
     except (failed.Error, OSError, TimeoutError) as error:
         raise InfrastructureError(f"Modal failed: {type(error).__name__}: {_text(error)}") from error
 

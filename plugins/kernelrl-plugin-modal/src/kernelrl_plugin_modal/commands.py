@@ -142,7 +142,9 @@ def _config(recipe: str | None, options: tuple[str, ...]) -> ModalConfig:
 
         evaluator = load_recipe(recipe, registry=registry()).recipe.evaluator
         if evaluator.use.rpartition(":")[2] != "modal":
-            raise UsageError(f"recipe {recipe} has evaluator {evaluator.use}", fix="--recipe with evaluator modal")
+            raise UsageError(
+                f"recipe {recipe} has evaluator {evaluator.use}", fix="--recipe with evaluator modal", see="modal"
+            )
         block |= evaluator.raw
     for option in options:
         key, sign, value = option.partition("=")
@@ -160,5 +162,7 @@ def _require(config: ModalConfig) -> None:
     missing = registry().missing(kernelrl_evaluators()[0], config)
     if missing:
         raise MissingPrerequisite(
-            "\n".join(f"missing: {item.what}" for item in missing), fix="; ".join(item.fix for item in missing)
+            "\n".join(f"missing: {item.what}" for item in missing),
+            fix="; ".join(item.fix for item in missing),
+            see="modal",
         )

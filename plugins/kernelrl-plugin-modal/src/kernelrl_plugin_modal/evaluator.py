@@ -67,13 +67,15 @@ class ModalEvaluator(Evaluator):
             facts = await self._calls.call(self._gpu, {"do": "describe"})
         except InfrastructureError as error:
             # No sample was generated yet: the user decides whether to wait.
-            raise MissingPrerequisite(f"app {self._name}: {error.message}", fix=error.fix or "try again") from error
+            raise MissingPrerequisite(
+                f"app {self._name}: {error.message}", fix=error.fix or "try again", see="modal"
+            ) from error
         deploy = self._config.deploy_command
         here = worker_versions(registry(), *DISTRIBUTIONS)
         require_same_versions(here, facts["versions"], f"app {self._name}", distributions=DISTRIBUTIONS, fix=deploy)
         if not is_model_of(self._config.gpu, facts["gpu"]):
             text = f"app {self._name} requests GPU {self._config.gpu}, and its container has {facts['gpu'] or 'none'}"
-            raise MissingPrerequisite(text, fix="choose another evaluator.gpu, or try again")
+            raise MissingPrerequisite(text, fix="choose another evaluator.gpu, or try again", see="modal")
         self._facts = facts
 
     async def _functions(self) -> tuple[RemoteFunction, RemoteFunction]:
@@ -94,6 +96,7 @@ class ModalEvaluator(Evaluator):
             raise MissingPrerequisite(
                 f"app {self._name} is not deployed, or was deployed with other options or another version of kernelrl",
                 fix=self._config.deploy_command,
+                see="modal",
             ) from error
         return found[0], found[1]
 
@@ -140,7 +143,7 @@ class ModalEvaluator(Evaluator):
 
     def _started(self) -> tuple[RemoteFunction, RemoteFunction]:
         if not self._facts or self._gpu is None or self._cpu is None:
-            raise UsageError("evaluator modal is not started", fix="await evaluator.start()")
+            raise UsageError("evaluator modal is not started", fix="await evaluator.start()", see="modal")
         return self._gpu, self._cpu
 
 

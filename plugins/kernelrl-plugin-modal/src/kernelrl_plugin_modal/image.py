@@ -101,7 +101,7 @@ def _content_hash(distribution: str) -> str:
         found = None
     if found is None or not found.submodule_search_locations:
         raise MissingPrerequisite(f"the image of evaluator modal contains {distribution}, which is not installed here",
-                                  fix=f"pip install {distribution}")  # fmt: skip
+                                  fix=f"pip install {distribution}", see="modal")  # fmt: skip
     root = Path(next(iter(found.submodule_search_locations)))
     content = hashlib.sha256()
     for path in sorted(root.rglob("*")):

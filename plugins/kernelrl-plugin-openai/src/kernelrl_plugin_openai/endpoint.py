@@ -80,7 +80,9 @@ class Endpoint:
         self._key = os.environ.get(options.api_key_env, "") if options.api_key_env else ""
         if options.api_key_env and not self._key:
             raise MissingPrerequisite(
-                f"policy openai: the environment variable {options.api_key_env} is not set", fix=options.requires().fix
+                f"policy openai: the environment variable {options.api_key_env} is not set",
+                fix=options.requires().fix,
+                see="openai",
             )
         # These loggers write a line for every request, and at debug level the request itself.
         for name in ("openai", "httpx", "httpcore"):
@@ -110,11 +112,13 @@ class Endpoint:
             patience_s = min(_START_PATIENCE_S, self._options.patience_s)
             return await self.request(body, read, path=path, patience_s=patience_s)
         except InfrastructureError as error:
-            raise UsageError(error.message, fix=error.fix) from None
+            raise UsageError(error.message, fix=error.fix, see="openai") from None
         except (UsageError, MissingPrerequisite):
             raise
         except KernelRLError as error:
-            raise MissingPrerequisite(error.message, fix="start the server, or correct policy.base_url") from None
+            raise MissingPrerequisite(
+                error.message, fix="start the server, or correct policy.base_url", see="openai"
+            ) from None
 
     def limit(self, max_tokens: int) -> dict[str, int]:
         """The field that limits the reply's tokens, under this server's name for it."""
@@ -155,7 +159,7 @@ class Endpoint:
         except IncompleteResponse as error:
             times = f"{n_incomplete} times"
             failure = f"{error}, {times}" if error.fix else f"incomplete response, {times}: {error}"
-            raise InfrastructureError(f"{self._where}: {failure}", fix=error.fix) from None
+            raise InfrastructureError(f"{self._where}: {failure}", fix=error.fix, see="openai") from None
         except Unavailable as error:
             waited = time.monotonic() - began
             failure = f"{self._where}: {error.message}, for {waited:.0f} s"
@@ -165,6 +169,7 @@ class Endpoint:
                 failure,
                 fix="wait until the endpoint is available, then continue (kernelrl resume; kernelrl eval with the same "
                 "--output); a lower policy.max_concurrent reduces its load, a higher policy.patience_s retries longer",
+                see="openai",
             ) from None
         self._last_response = time.monotonic()
         return result
@@ -212,11 +217,13 @@ class Endpoint:
         if status in (401, 403):
             variable = self._options.api_key_env
             fix = f"check the key in {variable}" if variable else "set policy.api_key_env to the key's variable"
-            return MissingPrerequisite(f"{self._where}: the key was refused ({status})", fix=fix)
+            return MissingPrerequisite(f"{self._where}: the key was refused ({status})", fix=fix, see="openai")
         if error.code == "insufficient_quota":
             # Status 429, as for overload, but a retry cannot succeed.
             return MissingPrerequisite(
-                f"{self._where}: the account has no credit left", fix="add credit, then continue (kernelrl resume)"
+                f"{self._where}: the account has no credit left",
+                fix="add credit, then continue (kernelrl resume)",
+                see="openai",
             )
         if status in (408, 409, 425, 429) or status >= 500:
             return Unavailable(f"status {status} ({text})", _retry_after(error))
@@ -226,7 +233,7 @@ class Endpoint:
                 hint = suggestion(self._options.model, served)
                 return UsageError(f"{self._where} serves no model {self._options.model!r}; {hint}")
         fix = "correct policy.base_url, which must end in /v1" if status == 404 else ""
-        return UsageError(f"{self._where} refuses the request ({status}): {text}", fix=fix)
+        return UsageError(f"{self._where} refuses the request ({status}): {text}", fix=fix, see="openai")
 
     def _clean(self, text: str) -> str:
         """A text of the endpoint on one line of at most 300 characters, without the key."""

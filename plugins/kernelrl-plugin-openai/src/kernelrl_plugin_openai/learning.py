@@ -47,7 +47,9 @@ class LearningPolicy(TrainablePolicy):
         learner = registry().make("policies", use)
         if not isinstance(learner, TrainablePolicy) or not learner.capabilities.exports:
             raise UsageError(
-                f"policy openai: learner {use.use!r} cannot export adapters", fix="set policy.learner.use=torch"
+                f"policy openai: learner {use.use!r} cannot export adapters",
+                fix="set policy.learner.use=torch",
+                see="openai",
             )
         self._learner = learner
         self._directory = options.adapters
@@ -120,6 +122,7 @@ class LearningPolicy(TrainablePolicy):
                 f"the endpoint does not load the adapters in {path}: {error.message}",
                 fix="start vLLM with VLLM_ALLOW_RUNTIME_LORA_UPDATING=True, --enable-lora, --max-lora-rank at least "
                 f"the learner's rank, and --max-loras {_MAX_LOADED}; it must see this directory under the same path",
+                see="openai",
             ) from None
         self._loaded.append(name)
         await self._unload(_MAX_LOADED)

@@ -50,6 +50,7 @@ class OpenAIPolicy(Policy):
             raise UsageError(
                 "policy openai cannot train: it has no access to the weights behind an endpoint",
                 fix="run kernelrl eval RECIPE, use policy torch or tinker, or set policy.learner with vLLM",
+                see="openai",
             )
         endpoint = self._endpoint = Endpoint(self._options)
         hello = {"messages": [{"role": "user", "content": "Say yes."}], **endpoint.limit(16), **self._token_fields()}
@@ -61,6 +62,7 @@ class OpenAIPolicy(Policy):
                 raise UsageError(
                     f"policy openai: {options.base_url} does not report the context length of {options.model!r}",
                     fix="set policy.context_tokens",
+                    see="openai",
                 )
             self.context_tokens = length
 
@@ -93,6 +95,7 @@ class OpenAIPolicy(Policy):
                 raise UsageError(
                     f"policy openai: OpenAI's API has no parameter for sampling.top_k={settings.top_k}",
                     fix="set sampling.top_k=-1, or policy.server=vllm if the endpoint is vLLM",
+                    see="openai",
                 )
             body["top_k"] = settings.top_k
         if messages and messages[-1].role == "assistant":
@@ -100,6 +103,7 @@ class OpenAIPolicy(Policy):
                 raise UsageError(
                     "policy openai: prompt.think_prefix needs an endpoint that continues an assistant message",
                     fix="set prompt.think_prefix=false, or policy.server=vllm if the endpoint is vLLM",
+                    see="openai",
                 )
             body |= {"continue_final_message": True, "add_generation_prompt": False}
         return body | self._token_fields()

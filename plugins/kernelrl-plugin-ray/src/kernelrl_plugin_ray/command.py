@@ -53,7 +53,9 @@ def slurm(
 
     if policy_gpus >= max(1, gpus_per_node * nodes) or policy_gpus > gpus_per_node:
         raise UsageError(
-            f"--policy-gpus {policy_gpus} leaves no GPU to the evaluator", fix="raise --gpus-per-node or --nodes"
+            f"--policy-gpus {policy_gpus} leaves no GPU to the evaluator",
+            fix="raise --gpus-per-node or --nodes",
+            see="arguments",
         )
     cores = cpus_per_node or 8 * max(1, gpus_per_node)
     click.echo(

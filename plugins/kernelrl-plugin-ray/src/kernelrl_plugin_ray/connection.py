@@ -53,6 +53,7 @@ def connect(address: str | None, cores: int) -> tuple[Any, bool]:
             raise UsageError(
                 f"evaluator.address={address}, but this process is connected to another Ray cluster",
                 fix="evaluator.address=auto",
+                see="ray",
             )
         return ray, False
     quiet = {"include_dashboard": False} if address is None else {}
@@ -114,6 +115,7 @@ def _require_listening(address: str) -> None:
             f"no Ray cluster responds at {address}: {error}",
             fix="start it on its head node: ray start --head; correct evaluator.address; or evaluator.address=null for "
             "a cluster on this machine",
+            see="ray",
         ) from None
 
 
@@ -124,15 +126,19 @@ def _explained(address: str | None, error: Exception, version: str) -> MissingPr
         return MissingPrerequisite(
             f"{place} has another version of Ray or Python: {text[:400]}",
             fix=f"install Ray {version} and this Python on the cluster, or those of the cluster here",
+            see="ray",
         )
     if "uthentication" in type(error).__name__ or "uthentication" in text:
         return MissingPrerequisite(
             f"{place} refuses this client: {text[:300]}",
             fix="export RAY_AUTH_TOKEN=…, the token of the cluster (~/.ray/auth_token on its head node)",
+            see="ray",
         )
     if address is not None:
         fix = (
             "ray status on the head node; if the cluster has a token, export RAY_AUTH_TOKEN=… (~/.ray/auth_token there)"
         )
-        return MissingPrerequisite(f"{place} does not accept this client: {text[:300]}", fix=fix)
-    return InfrastructureError(f"{place} does not start: {text[:300]}", fix="ray stop, then repeat this; ls /tmp/ray")
+        return MissingPrerequisite(f"{place} does not accept this client: {text[:300]}", fix=fix, see="ray")
+    return InfrastructureError(
+        f"{place} does not start: {text[:300]}", fix="ray stop, then repeat this; ls /tmp/ray", see="ray"
+    )

@@ -81,6 +81,7 @@ class RayEvaluator(Evaluator):
                 f"no judge started on the Ray cluster within {self._config.start_timeout_s:g} s"
                 + (f": {self._judges.why_not}" if self._judges.why_not else f"; each requests {_stated(plan)}"),
                 fix="ray status on the head node shows the resources; on each node, pip install -r requirements.txt",
+                see="ray",
             )
         if plan.builders:
             # One more than it works on, so that its core is never idle.
@@ -137,6 +138,7 @@ class RayEvaluator(Evaluator):
                 f"{where} has {facts['gpu'] or 'no GPU'}, worker {self._facts['node']} has {self._facts['gpu']}; "
                 "their times are not comparable",
                 fix="choose a GPU type with evaluator.resources",
+                see="ray",
             )
         require_same_versions(
             self._facts["versions"], facts["versions"], where, distributions=("torch", "triton"), fix=fix

@@ -51,11 +51,13 @@ def make_plan(nodes: Sequence[Mapping[str, Any]], config: RayConfig) -> Plan:
         raise MissingPrerequisite(
             f"evaluator.resources: no node of the Ray cluster has a GPU of type {wanted!r}; {close}",
             fix=f"evaluator.resources={{{types[0]}: {{}}}}, or add such a node" if types else "add such a node",
+            see="ray",
         )
     if not wanted and len(types) > 1:
         raise MissingPrerequisite(
             f"the Ray cluster has GPUs of several types, {', '.join(types)}; their times are not comparable",
             fix=f"choose one: evaluator.resources={{{types[0]}: {{}}}}",
+            see="ray",
         )
     cores = sum(int(resources.get("CPU", 0)) for resources in found)
     if not with_gpu:

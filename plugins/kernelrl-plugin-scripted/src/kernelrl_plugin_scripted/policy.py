@@ -94,6 +94,7 @@ class ScriptedPolicy(TrainablePolicy):
             raise UsageError(
                 f"the script has no reply for turn {turn} of the prompt that ends in {words[-80:]!r}",
                 fix="add an entry whose `when` and `turn` match, or one without them",
+                see="scripted",
             )
         if self._options.choose == "seed":
             return self._script[fitting[seed % len(fitting)]]
@@ -104,6 +105,7 @@ class ScriptedPolicy(TrainablePolicy):
                 f"the script has {len(fitting)} replies for turn {turn} of the prompt that ends in {words[-80:]!r}; "
                 "one more was requested",
                 fix="add replies, or set policy.choose=cycle",
+                see="scripted",
             )
         return self._script[fitting[used % len(fitting)]]
 

@@ -33,7 +33,9 @@ class StarterTasks(TaskSource):
             if name not in known:
                 near = difflib.get_close_matches(name, known, n=1)
                 hint = f", did you mean '{near[0]}'?" if near else ""
-                raise UsageError(f"starter: no task named '{name}'{hint}", fix="kernelrl tasks list")
+                raise UsageError(
+                    f"starter: no task named '{name}'{hint}", fix="kernelrl tasks list", see="unknown-name"
+                )
         self._options = options
         chosen = [e for e in ENTRIES if e.level in options.levels and (not options.names or e.name in options.names)]
         self._entries = {entry.id: entry for entry in chosen}

@@ -34,7 +34,7 @@ def command(run: str | None, all_runs: bool, port: int, host: str) -> None:
     from kernelrl_core.api.runs import find_run
 
     if find_spec("tensorboard") is None:
-        raise MissingPrerequisite("TensorBoard is not installed", fix="pip install tensorboard")
+        raise MissingPrerequisite("TensorBoard is not installed", fix="pip install tensorboard", see="tensorboard")
     found = None if run is None else find_run(run)
     directory = Path("runs") if found is None else found.path / "tensorboard"
     if not next(directory.glob("**/events.out.tfevents.*"), None):
@@ -45,7 +45,7 @@ def command(run: str | None, all_runs: bool, port: int, host: str) -> None:
             ended = found.state()[0] == "finished"
             then = f"eval {path} --log-to {path}" if ended else f"resume {path} --accept-changes"
             fix = f"write loggers: {{tensorboard: {{use: tensorboard}}}} into {path}/recipe.yaml, then kernelrl {then}"
-        raise LookupFailed(f"no event files in {directory}", fix=fix)
+        raise LookupFailed(f"no event files in {directory}", fix=fix, see="tensorboard")
     _require_port(host, port)
     # --reload_multifile: a resumed run has several event files.
     options = ["--logdir", str(directory), "--host", host, "--port", str(port), "--reload_multifile", "true"]
@@ -62,5 +62,9 @@ def _require_port(host: str, port: int) -> None:
             server.bind(address)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            raise UsageError(f"port {port} is in use", fix=f"--port {port + 1}, or another free port") from None
-        raise UsageError(f"cannot listen on {host}:{port}: {error.strerror}", fix="--host localhost") from None
+            raise UsageError(
+                f"port {port} is in use", fix=f"--port {port + 1}, or another free port", see="port"
+            ) from None
+        raise UsageError(
+            f"cannot listen on {host}:{port}: {error.strerror}", fix="--host localhost", see="port"
+        ) from None

@@ -169,6 +169,7 @@ def make_chat(model: str, name: str, tokenizer: Any) -> Chat:
             raise UsageError(
                 f"policy.renderer: the tokenizer of {model!r} has no chat template",
                 fix="set policy.renderer to a renderer of tinker-cookbook, such as role_colon",
+                see="tinker-model",
             )
         return ChatTemplate(tokenizer)
     try:
@@ -177,6 +178,7 @@ def make_chat(model: str, name: str, tokenizer: Any) -> Chat:
         raise UsageError(
             f"policy.renderer: {name!r} cannot be loaded for {model!r}: {error}",
             fix="use a name that tinker_cookbook.renderers.get_renderer accepts",
+            see="tinker-model",
         ) from error
 
 
@@ -201,6 +203,7 @@ def load_tokenizer(model: str, files: Mapping[str, str] | None = None) -> Any:
             f"policy.model: the tokenizer of {model!r} cannot be loaded: {_first_line(error)}",
             fix="check the name, the network, and HF_TOKEN for gated models; only kernelrl tinker-server provides "
             "tokenizers, for models in a directory",
+            see="tinker-model",
         ) from error
 
 

@@ -90,7 +90,9 @@ class TinkerPolicy(TrainablePolicy):
         address = os.environ.get("TINKER_BASE_URL")
         if address and not self._is_local and self._options.base_url is None:
             for problem in problems_of_address("TINKER_BASE_URL", address):
-                raise UsageError(problem, fix="export TINKER_BASE_URL=http://HOST:PORT, or set policy.base_url")
+                raise UsageError(
+                    problem, fix="export TINKER_BASE_URL=http://HOST:PORT, or set policy.base_url", see="tinker-server"
+                )
 
     def _api_key(self) -> str | None:
         """The API key; None: the SDK looks for it."""
@@ -104,11 +106,15 @@ class TinkerPolicy(TrainablePolicy):
         given, name = self._options.context_tokens, _present(self._service).name
         if limit is None and given is None:
             raise UsageError(
-                f"{name} does not report the context length of {self._model!r}", fix="set policy.context_tokens"
+                f"{name} does not report the context length of {self._model!r}",
+                fix="set policy.context_tokens",
+                see="context",
             )
         if limit is not None and (given or 0) > limit:
             raise UsageError(
-                f"policy.context_tokens is {given}; {name} allows {limit}", fix=f"set policy.context_tokens={limit}"
+                f"policy.context_tokens is {given}; {name} allows {limit}",
+                fix=f"set policy.context_tokens={limit}",
+                see="context",
             )
         return int(given or limit or 0)
 
@@ -143,6 +149,7 @@ class TinkerPolicy(TrainablePolicy):
                 f"the prompt has {len(prompt.tokens)} tokens and the context {self.context_tokens}: "
                 "no tokens remain for a reply",
                 fix="shorten the prompt (prompt.max_tokens, history.keep) or choose a model with a longer context",
+                see="context",
             )
         parameters = types.SamplingParams(
             max_tokens=min(settings.max_tokens, available),
@@ -218,6 +225,7 @@ class TinkerPolicy(TrainablePolicy):
                 f"the checkpoint {directory} is of the model {state.get('model')!r}, "
                 f"but the recipe's model is {self._model_key!r}",
                 fix="set policy.model to the checkpoint's model, or start a new run",
+                see="checkpoint-model",
             )
         saved = SavedState.from_json(state)
         if self._own is not None:
@@ -233,6 +241,7 @@ class TinkerPolicy(TrainablePolicy):
                 f"the checkpoint {directory} cannot be loaded: {error.message}",
                 fix="it may have expired at the server (policy.checkpoint_days) or belong to another account; "
                 "start a new run",
+                see="checkpoint",
             ) from error
         if self._learns and self._own is None:
             await self._recall(directory.parent, int(state["steps"]))

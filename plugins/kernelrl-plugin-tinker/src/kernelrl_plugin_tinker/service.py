@@ -43,6 +43,8 @@ _KEY_FIX = "export TINKER_API_KEY=… with a key of your account, or write it to
 class ServerGone(KernelRLError):
     """The server no longer responds."""
 
+    see = "tinker-server"
+
 
 class Service:
     """One session with a server."""
@@ -152,6 +154,7 @@ class Service:
             raise MissingPrerequisite(
                 f"policy tinker: {self.name}: no connection ({failure}), for {patience:.0f} s",
                 fix=f"start the server, or correct {where}",
+                see="tinker-server",
             ) from None
 
     async def _health(self) -> int:
@@ -177,7 +180,7 @@ class Service:
         message = converted.message
         if not os.environ.get("TINKER_API_KEY") and isinstance(error, tinker.APIStatusError):
             message = f"the server at {self.name} requires an API key, and TINKER_API_KEY is not set ({doing})"
-        return MissingPrerequisite(message, fix=fix)
+        return MissingPrerequisite(message, fix=fix, see="tinker-server")
 
     async def call(self, doing: str, awaitable: Awaitable[T], *, timeout_s: float | None = None) -> T:
         """The result of one call of the SDK.
@@ -206,7 +209,7 @@ class Service:
                 )
             if restart in done:
                 raise InfrastructureError(f"{doing} was lost, since the local server ended and was restarted")
-            raise InfrastructureError(f"{doing} took more than {limit_s:g} s", fix=_AGAIN_FIX)
+            raise InfrastructureError(f"{doing} took more than {limit_s:g} s", fix=_AGAIN_FIX, see="tinker-server")
         except KernelRLError:
             raise
         except Exception as error:
@@ -369,20 +372,20 @@ def explained(error: BaseException, doing: str) -> KernelRLError:
     # kernelrl tinker-server sends the fix on a separate line.
     text, _, fix = _KEY.sub("tml-…", _message(error)).partition("\nfix: ")
     if isinstance(error, tinker.AuthenticationError | tinker.PermissionDeniedError):
-        return MissingPrerequisite(f"the server refuses the API key ({doing})", fix=_KEY_FIX)
+        return MissingPrerequisite(f"the server refuses the API key ({doing})", fix=_KEY_FIX, see="tinker-key")
     if getattr(error, "status_code", None) == 402:
         return MissingPrerequisite(
-            f"the account cannot be charged ({doing}): {text}", fix="set up billing for the account"
+            f"the account cannot be charged ({doing}): {text}", fix="set up billing for the account", see="tinker-key"
         )
     if isinstance(error, tinker.BadRequestError | tinker.NotFoundError | tinker.UnprocessableEntityError):
-        return UsageError(f"the server refuses {doing}: {text}", fix=fix)
+        return UsageError(f"the server refuses {doing}: {text}", fix=fix, see="tinker-server")
     if isinstance(error, tinker.RequestFailedError) and str(error.category).lower() == "user":
-        return UsageError(f"the server refuses {doing}: {text}", fix=fix)
+        return UsageError(f"the server refuses {doing}: {text}", fix=fix, see="tinker-server")
     if isinstance(error, tinker.TinkerError) and "api_key" in text:
         # The SDK checks the key's presence and form before it sends a request.
         problem = "is malformed: it must begin with tml-" if "prefix" in text else "is missing"
-        return MissingPrerequisite(f"the Tinker API key {problem}", fix=_KEY_FIX)
-    return InfrastructureError(f"{doing} failed: {text}", fix=_AGAIN_FIX)
+        return MissingPrerequisite(f"the Tinker API key {problem}", fix=_KEY_FIX, see="tinker-key")
+    return InfrastructureError(f"{doing} failed: {text}", fix=_AGAIN_FIX, see="tinker-server")
 
 
 def _message(error: BaseException) -> str:
@@ -410,6 +413,7 @@ def choose_model(wanted: str, served: list[Any], *, training: bool, server: str)
         raise UsageError(
             f"policy.model: {server} does not serve {wanted!r}; it serves {listed}",
             fix=f"did you mean {close!r}?" if close else "choose one of these",
+            see="tinker-model",
         )
     if training and found.trainable is False:
         raise UsageError(f"policy.model: {wanted!r} can be sampled at {server}, but not trained")

@@ -99,6 +99,7 @@ class Trainer:
             raise UsageError(
                 f"{path} is of the model {info.base_model!r}, but policy.model is {self._model!r}",
                 fix=f"set policy.model={info.base_model}, or another path",
+                see="checkpoint-model",
             )
 
     async def begin_from(self, path: str) -> None:
@@ -125,6 +126,7 @@ class Trainer:
             raise UsageError(
                 f"train.kl: {self._service.name} does not return log-probabilities of prompts: {error.message}",
                 fix="set train.kl=0",
+                see="policy-options",
             ) from error
 
     # --- learning -------------------------------------------------------------------------------------------------
@@ -254,6 +256,7 @@ class Trainer:
                 f"the training client failed {self._unsaved} steps after the last checkpoint, so these steps are lost: "
                 f"{self._failure}",
                 fix="kernelrl resume RUN; with train.checkpoint_every=1 such a failure loses no step",
+                see="tinker-server",
             )
         if self.saved.state is None:
             await self._begin_client()
@@ -275,7 +278,9 @@ class Trainer:
             try:
                 path, sampler = await self._service.retrying(self._save_once)
             except InfrastructureError as error:
-                raise KernelRLError(f"the checkpoint could not be saved: {error.message}", fix=error.fix) from error
+                raise KernelRLError(
+                    f"the checkpoint could not be saved: {error.message}", fix=error.fix, see=error.see
+                ) from error
             self.saved = SavedState(path, sampler, self.saved.first_sampler)
             self._unsaved = 0
             return self.saved

@@ -23,7 +23,9 @@ def usable_device(name: str) -> torch.device:
     """
     if name == "cuda" and not torch.cuda.is_available():
         raise MissingPrerequisite(
-            "policy.device is cuda, but PyTorch finds no GPU", fix="use a machine with a GPU, or set policy.device=cpu"
+            "policy.device is cuda, but PyTorch finds no GPU",
+            fix="use a machine with a GPU, or set policy.device=cpu",
+            see="gpu",
         )
     return torch.device(name)
 

@@ -52,18 +52,26 @@ class HuggingFaceModel:
             raise MissingPrerequisite(
                 f"policy.model: cannot load {name!r}: {str(error).splitlines()[0]}",
                 fix="use the directory of a model, or a hub id that this machine can download",
+                see="hugging-face",
             ) from error
         if not self._tokenizer.chat_template:
-            raise UsageError(f"policy.model: {name!r} has no chat template", fix="choose an instruction-tuned model")
+            raise UsageError(
+                f"policy.model: {name!r} has no chat template",
+                fix="choose an instruction-tuned model",
+                see="hugging-face",
+            )
         limit = getattr(net.config.get_text_config(), "max_position_embeddings", None)
         if limit is None and options.context_tokens is None:
             raise UsageError(
-                f"policy.model: the configuration of {name!r} has no context length", fix="set policy.context_tokens"
+                f"policy.model: the configuration of {name!r} has no context length",
+                fix="set policy.context_tokens",
+                see="context",
             )
         if limit is not None and (options.context_tokens or 0) > limit:
             raise UsageError(
                 f"policy.context_tokens is {options.context_tokens}, but {name!r} allows {limit}",
                 fix=f"set policy.context_tokens={limit}",
+                see="context",
             )
         self.context_tokens = int(options.context_tokens or limit)
         ends = net.generation_config.eos_token_id if net.generation_config is not None else None
@@ -222,7 +230,9 @@ def _located(name: str) -> str:
     if path.is_dir():
         return str(path)
     if path.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1:
-        raise UsageError(f"policy.model: no such directory: {path}", fix="give an existing directory or a hub id")
+        raise UsageError(
+            f"policy.model: no such directory: {path}", fix="give an existing directory or a hub id", see="hugging-face"
+        )
     return name
 
 

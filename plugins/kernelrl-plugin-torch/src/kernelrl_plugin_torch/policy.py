@@ -187,6 +187,7 @@ class TorchPolicy(TrainablePolicy):
                 f"the prompt has {len(prompt.tokens)} tokens and the context {self.context_tokens}: "
                 "no tokens remain for a reply",
                 fix="shorten the prompt (prompt.max_tokens, history.keep) or raise policy.context_tokens",
+                see="context",
             )
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Reply] = loop.create_future()
@@ -334,6 +335,7 @@ class TorchPolicy(TrainablePolicy):
             raise UsageError(
                 f"the model of the checkpoint {directory} is {theirs}; that of the recipe's policy is {ours}",
                 fix="set policy.model as that run did",
+                see="checkpoint-model",
             )
         if self._options.model is None:
             model = self._scratch(ScratchTokenizer.from_json(tokenizer.read_text(encoding="utf-8")))
@@ -350,6 +352,7 @@ class TorchPolicy(TrainablePolicy):
                 f"the model of the checkpoint {directory} is {theirs}; that of the recipe's policy is "
                 f"{self._described(model.state())}",
                 fix="set the options of policy to those of the run that saved it",
+                see="checkpoint-model",
             ) from error
         self._steps = content["steps"] if optimizer else 0
 

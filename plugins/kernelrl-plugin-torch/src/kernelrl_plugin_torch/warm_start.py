@@ -82,6 +82,7 @@ class _Corpus:
             raise UsageError(
                 "no demonstrations for the supervised warm start: these tasks have none for this backend",
                 fix="set policy.warm_start=null, or use tasks with demonstrations, such as `starter`",
+                see="warm-start",
             )
         self._prompts: list[tuple[int, ...]] = []
         self._replies: list[list[tuple[int, ...]]] = []
@@ -107,6 +108,7 @@ class _Corpus:
                 f"the prompt of {task_id} and a reply need {length} tokens ({reply_tokens} or more for the reply), "
                 f"but the model's context has {model.context_tokens}",
                 fix=f"set policy.context_tokens={2 ** math.ceil(math.log2(length))}",
+                see="context",
             )
         totals = np.array([sum(row) for row in weights])
         if not totals.sum() > 0 or min(min(row) for row in weights) < 0:

@@ -119,7 +119,7 @@ def open_server(run: RunDir | None, port: int) -> Server:
         if error.errno not in (errno.EADDRINUSE, errno.EACCES):
             raise
         reason = "is used by another process" if error.errno == errno.EADDRINUSE else "is reserved"
-        raise UsageError(f"port {port} {reason}", fix="--port 0 selects a free one") from None
+        raise UsageError(f"port {port} {reason}", fix="--port 0 selects a free one", see="port") from None
     if run is not None:
         try:
             server.read(run)

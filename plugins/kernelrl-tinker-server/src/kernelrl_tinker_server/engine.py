@@ -140,6 +140,7 @@ class Engine:
             raise InfrastructureError(
                 f"training run {name!r} is not loaded (was the server restarted?)",
                 fix="create a training client from its last checkpoint",
+                see="tinker-server",
             )
         if self._owner is not run:
             self._give(run.weights)

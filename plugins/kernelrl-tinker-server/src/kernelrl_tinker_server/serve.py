@@ -54,13 +54,16 @@ def serve(options: ServeOptions, say: Callable[[str], None]) -> None:
         raise UsageError(
             f"a server at {options.host} is reachable from other machines and needs a key",
             fix="set KERNELRL_TINKER_SERVER_KEY to a key that begins with tml-, or serve at 127.0.0.1",
+            see="tinker-key",
         )
     options.state.mkdir(parents=True, exist_ok=True)
     try:
         lock = FileLock(options.state / "lock", wait=False)
     except BlockingIOError as error:
         # Two servers on one state would overwrite each other's checkpoints.
-        raise UsageError(f"another server uses {options.state}", fix="choose another --state") from error
+        raise UsageError(
+            f"another server uses {options.state}", fix="choose another --state", see="tinker-server"
+        ) from error
     with lock:
         asyncio.run(_serve(options, say))
 
@@ -83,7 +86,7 @@ async def _serve(options: ServeOptions, say: Callable[[str], None]) -> None:
         try:
             model, described = load_served_model(options.model, options.torch, options.state)
         except (UsageError, MissingPrerequisite) as error:
-            raise type(error)(_in_options(error.message), fix=_in_options(error.fix)) from error
+            raise type(error)(_in_options(error.message), fix=_in_options(error.fix), see=error.see) from error
         served.append(described)
         rows = options.torch.sample_rows or (64 if described.kind == "kernelrl-scratch" else 16)
         return Engine(model, rows=rows, train_tokens=options.torch.train_tokens)

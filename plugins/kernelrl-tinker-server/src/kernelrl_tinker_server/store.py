@@ -108,7 +108,9 @@ class Store:
         """
         final = self.folder(path)
         if final.exists() and not overwrite:
-            raise UsageError(f"{path} already exists", fix="choose another name, or save with overwrite=True")
+            raise UsageError(
+                f"{path} already exists", fix="choose another name, or save with overwrite=True", see="output-file"
+            )
         growing = final.with_name(f".{final.name}")
         shutil.rmtree(growing, ignore_errors=True)
         growing.mkdir(parents=True)

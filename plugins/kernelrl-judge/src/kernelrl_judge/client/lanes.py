@@ -258,6 +258,7 @@ class Lanes:
             f"every GPU is in quarantine ({self.quarantine})",
             fix="check them with nvidia-smi or rocm-smi, and the driver's messages with dmesg; reset them "
             "(nvidia-smi --gpu-reset) or restart the machine; remove a broken one from CUDA_VISIBLE_DEVICES",
+            see="gpu-fault",
         )
 
 

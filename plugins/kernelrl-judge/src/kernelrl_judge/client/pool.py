@@ -89,6 +89,7 @@ class JudgePool(Evaluator):
             raise MissingPrerequisite(
                 f"backend {request.backend} needs a GPU, but the driver lists none",
                 fix="use a machine with a GPU; if it has one, check CUDA_VISIBLE_DEVICES and the driver",
+                see="gpu",
             )
         await self.builds.compile(request, bool(self._gpus))
         try:
@@ -136,6 +137,7 @@ class JudgePool(Evaluator):
         raise InfrastructureError(
             f"judges fail under any kernel of backend {request.backend}: {evidence}; its example kernel: {said}",
             fix="look above for what the judge printed; kernelrl doctor",
+            see="judge",
         )
 
     async def expect(self, backend: str) -> None:

@@ -72,7 +72,7 @@ class RunsCorpus(Corpus):
         from kernelrl_core.api.episodes import find_run
 
         if not runs:
-            raise UsageError("corpus runs: names no run", fix="write runs:RUN or runs:RUN,RUN")
+            raise UsageError("corpus runs: names no run", fix="write runs:RUN or runs:RUN,RUN", see="arguments")
         self._runs = [find_run(run) for run in runs]
         self._filters = filters
 

@@ -94,7 +94,9 @@ class HubTable(Table):
         try:
             import datasets  # noqa: F401
         except ImportError as error:
-            raise MissingPrerequisite(f"corpus {name}: the package datasets is missing", fix=_INSTALL) from error
+            raise MissingPrerequisite(
+                f"corpus {name}: the package datasets is missing", fix=_INSTALL, see="data-set"
+            ) from error
         self.revision = revision if _COMMIT.fullmatch(revision) else self._commit(revision)
 
     def _commit(self, revision: str) -> str:
@@ -118,7 +120,9 @@ class HubTable(Table):
     def _unreachable(self, revision: str, error: Exception) -> InfrastructureError:
         first = next(iter(str(error).splitlines()), type(error).__name__)
         return InfrastructureError(
-            f"data set {self.source} at {revision}: cannot be loaded from the hub: {first}", fix=self._local_copy
+            f"data set {self.source} at {revision}: cannot be loaded from the hub: {first}",
+            fix=self._local_copy,
+            see="data-set",
         )
 
 
@@ -166,7 +170,7 @@ def _arrow_rows(path: Path) -> Iterator[Row]:
         import pyarrow
         import pyarrow.parquet
     except ImportError as error:
-        raise MissingPrerequisite(f"{path}: the package pyarrow is missing", fix=_INSTALL) from error
+        raise MissingPrerequisite(f"{path}: the package pyarrow is missing", fix=_INSTALL, see="data-set") from error
     try:
         if path.suffix == ".parquet":
             with pyarrow.parquet.ParquetFile(path) as file:

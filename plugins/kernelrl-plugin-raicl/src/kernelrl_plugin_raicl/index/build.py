@@ -156,7 +156,7 @@ def _existing(output: Path, plan: Mapping[str, Any], replace: bool) -> dict[str,
     if not (output / NAME).is_file():
         if output.is_dir() and not any(output.iterdir()):
             return None
-        raise UsageError(f"{output} exists and is not an index", fix="choose another --output")
+        raise UsageError(f"{output} exists and is not an index", fix="choose another --output", see="index")
     manifest = _read(output / NAME) or {}
     corpora = [
         {key: value for key, value in entry.items() if key not in ("records_read", "skipped", "skipped_rows")}
@@ -172,7 +172,9 @@ def _existing(output: Path, plan: Mapping[str, Any], replace: bool) -> dict[str,
         return None
     different = ", ".join(key for key in plan if built[key] != plan[key])
     raise UsageError(
-        f"{output} is another index (different: {different})", fix="choose another --output, or add --replace"
+        f"{output} is another index (different: {different})",
+        fix="choose another --output, or add --replace",
+        see="index",
     )
 
 
@@ -180,7 +182,7 @@ def _locked(work: Path, output: Path) -> FileLock:
     try:
         return FileLock(work / _LOCK, wait=False)
     except BlockingIOError:
-        raise UsageError(f"another process builds {output}", fix="wait until it has finished") from None
+        raise UsageError(f"another process builds {output}", fix="wait until it has finished", see="index") from None
 
 
 def _clear(work: Path) -> None:

@@ -133,9 +133,11 @@ def _load(name: str, device: str) -> Any:
         from sentence_transformers import SentenceTransformer
         from transformers.utils import logging
     except ImportError as error:
-        raise MissingPrerequisite(f"embedder {name}: {error}", fix=_INSTALL) from None
+        raise MissingPrerequisite(f"embedder {name}: {error}", fix=_INSTALL, see="embedder") from None
     if device != "cpu" and not torch.cuda.is_available():
-        raise MissingPrerequisite(f"embedder {name}: no CUDA device for device {device!r}", fix="use device cpu")
+        raise MissingPrerequisite(
+            f"embedder {name}: no CUDA device for device {device!r}", fix="use device cpu", see="embedder"
+        )
     kwargs = {} if device == "cpu" else {"dtype": torch.bfloat16}
     verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()  # a table of unused weights
@@ -146,6 +148,7 @@ def _load(name: str, device: str) -> Any:
         raise MissingPrerequisite(
             f"embedder {name} cannot be loaded: {type(error).__name__}: {' '.join(str(error).split())[:300]}",
             fix=f"hf download {name}, or give the directory of a local copy: --embedder DIR",
+            see="embedder",
         ) from None
     finally:
         logging.set_verbosity(verbosity)
@@ -168,7 +171,7 @@ def _shared_device(device: str) -> Any:
     try:
         import torch
     except ImportError as error:
-        raise MissingPrerequisite(str(error), fix=_INSTALL) from None
+        raise MissingPrerequisite(str(error), fix=_INSTALL, see="embedder") from None
     if not torch.cuda.is_available():
         return None
     from kernelrl_core.api.policies import DeviceLease, gpu_device_name

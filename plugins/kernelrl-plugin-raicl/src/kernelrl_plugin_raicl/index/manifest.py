@@ -37,7 +37,7 @@ def build_command(directory: Path, corpora: Sequence[str] = CORPORA, *, dense: b
 def unusable(directory: Path, problem: str, *, dense: bool = False) -> UsageError:
     """The error for an index that must be built again."""
     fix = f"rm -r {shlex.quote(str(directory))}, then {build_command(directory, dense=dense)}"
-    return UsageError(f"index {directory}: {problem}", fix=fix)
+    return UsageError(f"index {directory}: {problem}", fix=fix, see="index")
 
 
 def write_manifest(directory: Path, content: Mapping[str, Any]) -> None:
@@ -62,7 +62,7 @@ def read_manifest(directory: Path, *, verify: bool = True) -> tuple[dict[str, An
         UsageError: not an index, an index of another version, or files that differ from the manifest.
     """
     if not directory.is_dir():
-        raise MissingPrerequisite(f"index {directory} does not exist", fix=build_command(directory))
+        raise MissingPrerequisite(f"index {directory} does not exist", fix=build_command(directory), see="index")
     try:
         raw = (directory / NAME).read_bytes()
     except FileNotFoundError:

@@ -56,6 +56,7 @@ class Index:
             raise UsageError(
                 f"index {self.directory} has no kernels for backend {backend!r}; it has: {known}",
                 fix=f"set another backend in the recipe, or {command} with a corpus of {backend} kernels",
+                see="index",
             )
         return rows
 
