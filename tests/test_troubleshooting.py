@@ -128,8 +128,8 @@ def test_an_entry_quotes_messages_that_are_printed_and_has_cause_and_fix(name: s
     assert text.startswith("\n```text\n")
     assert re.search(r"^Cause: .*?^Fix[:,]", text, flags=re.MULTILINE | re.DOTALL)
     quoted = text.split("```text\n", 1)[1].split("```", 1)[0].splitlines()
-    # A message such as `{path}: {reason}` fits any line, and only those of the disk consist of nothing else.
-    least = 2 if name == "storage" else 5
+    # A message such as `{path}: {reason}` fits any line. Only those of files consist of nothing else.
+    least = 2 if name in ("storage", "run-files") else 5
     messages = [place.message for place in found if place.see == name and len(place.message.replace(".*", "")) > least]
     if messages:
         assert [line for line in quoted if not any(re.search(message, line) for message in messages)] == []

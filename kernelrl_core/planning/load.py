@@ -23,6 +23,7 @@ __all__ = [
     "LoadedRecipe",
     "RecipeError",
     "bundled_recipes",
+    "checked_recipe",
     "find_recipe",
     "load_recipe",
     "merge_recipe",
@@ -65,7 +66,7 @@ def load_recipe(name_or_path: str, overrides: Sequence[str] = (), *, registry: R
         LookupFailed: there is no such recipe.
         RecipeError: lists all mistakes.
     """
-    return _understand(find_recipe(name_or_path).stem, merge_recipe(name_or_path, overrides), registry)
+    return checked_recipe(find_recipe(name_or_path).stem, merge_recipe(name_or_path, overrides), registry)
 
 
 def merge_recipe(name_or_path: str, overrides: Sequence[str] = ()) -> Merged:
@@ -92,7 +93,7 @@ def recipe_from_mapping(data: Mapping[str, Any], *, registry: Registry, name: st
     Raises:
         RecipeError: lists all mistakes.
     """
-    return _understand(name, Merged(dict(data), {(): Origin(name)}), registry)
+    return checked_recipe(name, Merged(dict(data), {(): Origin(name)}), registry)
 
 
 def find_recipe(name_or_path: str) -> Path:
@@ -153,7 +154,12 @@ def _nearest_base(name: str, including: Path) -> str:
     return f"did you mean {close!r}?" if close else "see 'kernelrl recipes list'"
 
 
-def _understand(name: str, merged: Merged, registry: Registry) -> LoadedRecipe:
+def checked_recipe(name: str, merged: Merged, registry: Registry) -> LoadedRecipe:
+    """Check merged layers.
+
+    Raises:
+        RecipeError: lists all mistakes.
+    """
     structured = structure_recipe(merged, registry)
     if "prompt" in structured.parts:
         structured.parts["prompt"] = _with_absolute_template(structured.parts["prompt"])

@@ -69,9 +69,16 @@ for _tag, _pattern, _first in (
         _class.add_implicit_resolver(f"{_PREFIX}{_tag}", re.compile(rf"(?:{_pattern})\Z"), _first)
 
 
-def dump(data: Any) -> str:
-    """Plain data as YAML that `parse` and readers of YAML 1.1 parse to the same types."""
-    text: str = yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
+def dump(data: Any, *, flat: bool = False) -> str:
+    """Plain data as YAML that `parse` and readers of YAML 1.1 parse to the same types.
+
+    Args:
+        flat: whether lists and mappings without others inside are on one line.
+    """
+    style = None if flat else False
+    text: str = yaml.dump(
+        data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100, default_flow_style=style
+    )
     return text
 
 

@@ -19,6 +19,7 @@ from page_blocks import ROOT, Block
 
 from kernelrl_core.cli.main import cli
 from kernelrl_core.errors import KernelRLError, nearest
+from kernelrl_core.planning.conversion.keys import KEYS as CONVERTED_KEYS
 from kernelrl_core.planning.load import bundled_recipes, load_recipe, merge_recipe
 from kernelrl_core.plugins.registry import registry
 from kernelrl_core.recipe.explain import explain
@@ -244,6 +245,11 @@ def _explained(words: tuple[str, ...], context: click.Context) -> str:
     return ""
 
 
+def _other_keys(words: tuple[str, ...], context: click.Context) -> str:
+    """Keys of the systems whose configurations are converted."""
+    return "".join(_unless_known(word.partition("=")[0], "key", CONVERTED_KEYS) for word in words)
+
+
 def _hack(value: str, context: click.Context) -> str:
     folder = ROOT / "plugins/kernelrl-lab/src/kernelrl_lab"
     known = {path.name for path in [*folder.glob("hacks/*/"), *folder.glob("honest/*/")]}
@@ -263,6 +269,7 @@ _CHECKS: dict[str, Callable[..., str]] = {
     "task": _task,
     "only": _hack,
     "overrides": _overrides,
+    "recipes convert: overrides": _other_keys,
     "changes": _overrides,
     "settings": _options("tasks"),
     "options": _options("evaluator"),
@@ -271,5 +278,5 @@ _CHECKS: dict[str, Callable[..., str]] = {
     "explain: name": _explained,
 }
 """Name of a parameter, if necessary with its command -> the check of its value."""
-_WHOLE = (_overrides, _tasks_and_overrides, _explained, _CHECKS["settings"], _CHECKS["options"])
+_WHOLE = (_overrides, _other_keys, _tasks_and_overrides, _explained, _CHECKS["settings"], _CHECKS["options"])
 """Checks of all values of a parameter together."""

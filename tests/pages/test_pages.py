@@ -349,7 +349,7 @@ def test_cheap_commands_run_and_print_what_the_page_shows(
         ("kernelrl check starter/2/softmax k.py -b tritn", "no backend 'tritn'; did you mean 'triton'?"),
         ("kernelrl check starter/2/softmax k.py -b triton backend.arch=9", "unknown key 'arch'"),
         ("kernelrl tasks list --use kernelbench level=1", "unknown key 'level'; did you mean 'levels'?"),
-        ("kernelrl explain train.k", "no key, component, metric or rule 'train.k'"),
+        ("kernelrl explain train.k", "no key, component, metric, rule or problem 'train.k'"),
         ("kernelrl lab --only frozen", "no hack 'frozen'"),
         ("kernelrl logs quickstart -n many", "'many' is not a valid integer"),
     ],

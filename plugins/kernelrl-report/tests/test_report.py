@@ -41,7 +41,7 @@ def run_command(*arguments: str) -> int:
 def failure(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     assert run_command(*arguments) != 0
     lines = capsys.readouterr().err.splitlines()
-    assert len([line for line in lines if not line.startswith("kernelrl: fix: ")]) == 1
+    assert len([line for line in lines if not line.startswith(("kernelrl: fix: ", "kernelrl: more: "))]) == 1
     return "\n".join(lines)
 
 

@@ -185,9 +185,10 @@ def test_a_run_that_cannot_be_read_is_one_line_with_its_fix(
     with pytest.raises(SystemExit) as ended:
         main(["view", str(run.path), "--port", "0"])
     assert ended.value.code in (1, 2)
-    line, fix = capsys.readouterr().err.splitlines()
+    line, fix, more = capsys.readouterr().err.splitlines()
     assert message in line
     assert fix.startswith("kernelrl: fix: ")
+    assert more.startswith("kernelrl: more: kernelrl explain run-")
 
 
 def test_a_run_without_samples_is_shown(
@@ -211,4 +212,5 @@ def test_a_port_in_use_is_one_line(
     assert capsys.readouterr().err.splitlines() == [
         f"kernelrl: port {port} is used by another process",
         "kernelrl: fix: --port 0 selects a free one",
+        "kernelrl: more: kernelrl explain port",
     ]
