@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from docpages import commands, components, findings, kinds, python, recipe_keys
+from docpages import commands, components, findings, kinds, performance, python, recipe_keys
 from docpages.markdown import DOCS
 
 from kernelrl_core.plugins.kinds import KINDS_BY_NAME
@@ -31,6 +31,7 @@ def generated() -> Mapping[Path, str]:
         "commands": commands.commands_page(),
         "recipe_keys": recipe_keys.recipe_keys_page(),
         "components": components.components_page(),
+        "performance": performance.performance_page(),
         "python": python.python_page({**plugins, "guide": guide}),
     }
     return {

@@ -1,0 +1,291 @@
+"""Measurements of evaluators: throughput, timing, correctness, hacks, clusters."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from statistics import median
+from typing import Any
+
+from docpages.measurements.declaration import Measurement, each, figures, only, rows
+
+
+def probes(data: Sequence[Any]) -> dict[str, Any]:
+    return {name.replace("_", ", "): found for one in data for name, found in one["results"].items()}
+
+
+def parity(data: Sequence[Any]) -> list[Any]:
+    found = Counter((row["kernelbench"]["outcome"], row["ours"]["outcome"]) for row in data[0])
+    return [(*outcomes, count) for outcomes, count in found.most_common()]
+
+
+def endings(data: Sequence[Any]) -> list[Any]:
+    """Class of the lab's kernels, their number, and the number of those that ended as declared."""
+    kernels = Counter(row["class"] for row in data[0]["rows"])
+    expected = Counter(row["class"] for row in data[0]["rows"] if row["ending"] in row["expected"])
+    return [(name, kernels[name], expected[name]) for name in sorted(kernels)]
+
+
+EVALUATION = (
+    Measurement(
+        "Evaluations in Triton's interpreter",
+        ("interpreted_checks.json",),
+        "interpreted_checks",
+        "Kernels per second that evaluator `local` evaluates on a CPU, with checks, and growth of its memory.",
+        (
+            figures(
+                ("evaluations", "count"),
+                ("judges", "workers"),
+                ("evaluations per second", "per_second"),
+                ("core-seconds per evaluation", "core_seconds_each"),
+                ("median duration", "seconds_p50", "s"),
+                ("95th percentile", "seconds_p95", "s"),
+                ("memory of the process tree, middle", "tree|middle|pss_mib", "MiB"),
+                ("memory of the process tree, end", "tree|end|pss_mib", "MiB"),
+            ),
+        ),
+    ),
+    Measurement(
+        "Throughput on a GPU",
+        ("cuda_throughput.json", "triton_throughput.json"),
+        "throughput",
+        "Candidates per minute with cold caches on one GPU: build, five trials, timing.",
+        (
+            rows(
+                each("cuda", "triton"),
+                ("backend", "@"),
+                ("kernels", "ours|kernels"),
+                ("per minute", "ours|per_minute"),
+                ("per minute, first to last result", "ours|first_to_last_per_minute"),
+                ("median latency", "ours|latency_s|p50", "s"),
+                ("95th percentile", "ours|latency_s|p95", "s"),
+            ),
+        ),
+        "Details are in [scaling](../scaling.md).",
+    ),
+    Measurement(
+        "Cost of the probes",
+        ("probe_overhead_cpu.json", "probe_overhead_cuda.json"),
+        "probe_overhead",
+        "Mean duration of an evaluation with all probes and without any, without waiting and building.",
+        (
+            rows(
+                probes,
+                ("kernels", "@"),
+                ("without probes", "seconds|none", "s"),
+                ("with all", "seconds|all", "s"),
+                ("ratio", "ratio|all", "x"),
+            ),
+        ),
+        "[Correctness](../stress.md) describes the probes.",
+    ),
+    Measurement(
+        "Hostile kernels",
+        ("hostile_evaluations_cpu.json", "hostile_evaluations_cuda.json"),
+        "hostile_evaluations",
+        "Evaluations of which one tenth are hostile: wrong outcomes, leftovers, and throughput of the honest ones.",
+        (
+            rows(
+                each("CPU", "GPU"),
+                ("device", "@"),
+                ("evaluations", "summary|evaluations"),
+                ("hostile", "summary|hostile"),
+                ("wrong outcomes", "summary|wrong_verdicts"),
+                ("processes left", "summary|left_after_closing|processes"),
+                ("files left", "summary|left_after_closing|files"),
+                ("throughput kept beside them", "summary|throughput_kept", "%"),
+            ),
+        ),
+        "[Isolation](../isolation.md) describes the sandbox.",
+    ),
+    Measurement(
+        "Builds of inline extensions",
+        ("inline_corpus.json",),
+        "inline_corpus",
+        "Extensions built by the build service and by torch's `load_inline`: equal outputs, and the cost of both.",
+        (
+            figures(
+                ("extensions", "of"),
+                ("equal outputs", "equal"),
+                (
+                    "median build, build service",
+                    lambda data: median(row["ours_s"] for row in data["rows"] if row.get("ours_s")),
+                    "s",
+                ),
+                (
+                    "median build, `load_inline`",
+                    lambda data: median(row["ordinary_s"] for row in data["rows"] if row.get("ordinary_s")),
+                    "s",
+                ),
+                ("precompiled headers, once", "prepared_once_s", "s"),
+            ),
+        ),
+        "[Building](../building.md) describes the build service.",
+    ),
+)
+
+TIMING = (
+    Measurement(
+        "Repeatability of times",
+        ("timing_repeatability.json",),
+        "timing_repeatability",
+        "Spread of run time and speedup over several evaluations of a kernel on an idle GPU, beside CUDA events.",
+        (
+            rows(
+                "rows",
+                ("kernel", "kernel"),
+                ("evaluations", "checks"),
+                ("run time", "runtime_us", "µs"),
+                ("interquartile range", "interquartile_share", "%"),
+                ("speedup", "speedup", "x"),
+                ("interquartile range", "speedup_interquartile_share", "%"),
+                ("speedup by CUDA events", "speedup_by_events", "x"),
+            ),
+        ),
+        "[Timing](../timing.md) describes the method.",
+    ),
+    Measurement(
+        "Repeatability beside other work",
+        ("timing_repeatability_under_load.json",),
+        "timing_repeatability",
+        "The same run times on an idle machine and beside processes that keep every CPU core busy.",
+        (
+            rows(
+                lambda data: [
+                    {"load": load, **row}
+                    for load, key in (
+                        ("idle", "idle"),
+                        ("busy, 8 lanes", "under_load_8_lanes"),
+                        ("busy, 13 lanes", "under_load_13_lanes"),
+                    )
+                    for row in data[0][key]
+                ],
+                ("machine", "load"),
+                ("kernel", "kernel"),
+                ("run time", "runtime_us", "µs"),
+                ("interquartile range", "interquartile_share", "%"),
+                ("within 5 % of the median", "within_5_percent", "%"),
+            ),
+            figures(
+                ("KernelBench references", "kernelbench_references|references"),
+                ("recorded as a CUDA graph", "kernelbench_references|recorded"),
+                ("equal to eager calls on other inputs", "kernelbench_references|equal_to_eager_on_other_inputs"),
+            ),
+        ),
+    ),
+)
+
+CORRECTNESS = (
+    Measurement(
+        "Outcomes beside KernelBench",
+        ("kernelbench_parity.jsonl",),
+        "kernelbench_parity",
+        "Kernels by their outcome in KernelBench's `eval_kernel_against_ref` and here with `profile: kernelbench`.",
+        (rows(parity, ("KernelBench", "0"), ("kernelrl", "1"), ("kernels", "2")),),
+        "`raises`: its function ends with an exception. The program gives every difference a named reason.",
+    ),
+    Measurement(
+        "Analysis of KernelBench",
+        ("kernelbench_analysis.json",),
+        "kernelbench_analysis",
+        "Figures of KernelBench's own analysis script on exported results, compared with those of kernelrl.",
+        (
+            figures(
+                ("simulated evaluations", "simulated|evaluations"),
+                ("figures of each", "simulated|figures_each"),
+                ("differences", lambda data: len(data["simulated"]["differences"])),
+                ("differences in a measured evaluation", lambda data: len(data["measured"]["differences"])),
+            ),
+        ),
+    ),
+    Measurement(
+        "Five hacks in two evaluators",
+        ("five_hacks.json",),
+        "five_hacks",
+        "Five kernels that exploit an evaluator in their own process, in KernelBench's evaluator and here.",
+        (
+            rows(
+                lambda data: data[0],
+                ("kernel", "kernel"),
+                ("KernelBench: correct", "kernelbench|correct"),
+                ("KernelBench: speedup", "kernelbench|speedup", "x"),
+                ("outcome here", "ours|outcome"),
+                ("speedup here", "ours|speedup", "x"),
+            ),
+        ),
+        "[Reward hacks](../hacks.md) explains each.",
+    ),
+    Measurement(
+        "Lab on a GPU",
+        ("lab_gpu.json",),
+        "kernelrl lab --gpu",
+        "Hacks and honest kernels of the lab on a GPU: those that ended as the lab declares.",
+        (rows(endings, ("class", "0"), ("kernels", "1"), ("as declared", "2")),),
+        "[Reward hacks](../hacks.md) describes the lab.",
+    ),
+    Measurement(
+        "Checker source_rules",
+        ("source_rules.json",),
+        "source_rules",
+        "CPU time of the checker that reads every candidate before it is built.",
+        (
+            rows(
+                "results",
+                ("source", lambda one: f"{one['lines']} lines"),
+                ("characters", "characters"),
+                ("median", "median_ms", "ms"),
+                ("95th percentile", "p95_ms", "ms"),
+                ("analysis by the backend", "backend_facts_median_ms", "ms"),
+            ),
+            figures(("target for a kernel of 300 lines", "target_ms", "ms"), ("reached", "reached")),
+        ),
+        "The first three sources are CUDA, the others Triton.",
+    ),
+)
+
+ELSEWHERE = (
+    Measurement(
+        "Evaluator ray",
+        ("ray_evaluator.json",),
+        "ray_evaluator",
+        "Cost of Ray beyond evaluator `local`, use of the judges, and results while workers are killed.",
+        (
+            figures(
+                ("median difference per evaluation", "overhead|median_ms", "ms"),
+                ("median evaluation by `local`", "overhead|local_median_ms", "ms"),
+                ("start", "overhead|start_s", "s"),
+                ("share of time in which a judge has work, lowest", lambda data: min(data["busy"]["busy_share"]), "%"),
+                ("workers killed", "killed|workers_killed"),
+                ("requests", "killed|requests"),
+                ("results, each once", "killed|results"),
+                ("results equal to `local`", "killed|equal_to_local"),
+            ),
+        ),
+        "Details are in [scaling](../scaling.md#ray).",
+    ),
+    Measurement(
+        "Evaluator modal: client",
+        ("modal_client.json",),
+        "modal_client",
+        "Use of capacity by the client of evaluator `modal` against a stand-in for Modal on a virtual clock.",
+        (
+            rows(
+                only("one step", "many", "many, with outages"),
+                ("case", "@"),
+                ("evaluations", "evaluations"),
+                ("use of capacity", "use_of_capacity", "%"),
+                ("per hour", "per_hour"),
+                ("lost or doubled", lambda one: one["lost"] + one["doubled"]),
+                ("client CPU time per evaluation", "client_cpu_ms_per_evaluation", "ms"),
+            ),
+        ),
+        "No account was used ([not tested](../not_run.md)).",
+    ),
+    Measurement(
+        "Evaluator modal: functions",
+        ("modal_functions.json",),
+        "modal_functions",
+        "Outcomes, verdicts and findings of the app's functions, executed in one process, beside evaluator `local`.",
+        (figures(("kernels", "kernels"), ("agreeing", "agreeing")),),
+    ),
+)

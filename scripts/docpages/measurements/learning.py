@@ -1,0 +1,188 @@
+"""Measurements of retrieval and of training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from docpages.measurements.declaration import Measurement, figures, rows
+
+
+def seeds(data: Sequence[Any]) -> list[Any]:
+    """Recipe, seed, name of the variant and figures of each run of the quickstart."""
+    names = {"rl": "as it is", "lr0": "learning rate 0"}
+    return [
+        {"recipe": one["recipe"], "seed": seed, "variant": names[variant], **run}
+        for one in data
+        for seed, variants in one["seeds"].items()
+        for variant, run in variants.items()
+        if variant in names
+    ]
+
+
+RETRIEVAL = (
+    Measurement(
+        "Search in an index",
+        ("retrieval.json",),
+        "retrieval",
+        "Time and memory of a search among generated records, without the embedding of the task.",
+        (
+            figures(("records", "build|records"), ("build of the lexical index", "build|bm25_build_s", "s")),
+            rows(
+                "queries",
+                ("retriever", "@"),
+                ("median", "p50_ms", "ms"),
+                ("95th percentile", "p95_ms", "ms"),
+                ("memory", "resident_mb", "MB"),
+                ("recall of the best 10", lambda one: one.get("recall_at_10"), "%"),
+            ),
+        ),
+        "Details are in [retrieval](../retrieval.md#measured).",
+    ),
+    Measurement(
+        "Guard against leaks",
+        ("retrieval_guard.json",),
+        "retrieval_quality",
+        "Planted solutions of held-out tasks, and other examples, that the guard excludes.",
+        (
+            figures(
+                ("planted solutions excluded", "leaks_excluded", "%"),
+                ("other examples excluded", "innocent_excluded", "%"),
+            ),
+            rows(
+                "duration|by_corpus",
+                ("corpus", "@"),
+                ("searches among 1,000 tasks", "searches"),
+                ("median", "median_ms", "ms"),
+                ("95th percentile", "p95_ms", "ms"),
+            ),
+        ),
+    ),
+    Measurement(
+        "Quality of retrieval",
+        ("retrieval_quality.json",),
+        "retrieval_quality",
+        "Share of planted neighbours that a retriever finds among distractors; share of neighbours in its examples.",
+        (
+            rows(
+                "retrievers",
+                ("retriever", "@"),
+                ("recall", "recall_without_guard", "%"),
+                ("precision with the guard", "precision_with_guard", "%"),
+                ("neighbours that solve the task, shown", "neighbours_shown_with_guard"),
+            ),
+        ),
+    ),
+    Measurement(
+        "Embedding on a GPU",
+        ("embedding_gpu.json",),
+        "embedding_gpu",
+        "Records per second that `kernelrl index build --device cuda` embeds with a model of 1.5 billion parameters.",
+        (
+            figures(
+                ("records per second", "records_per_second"),
+                ("tokens per second", "tokens_per_second"),
+                ("share of the speed of a matrix product of size 8192", "share_of_matmul", "%"),
+            ),
+        ),
+    ),
+    Measurement(
+        "Effect of retrieval on the quickstart",
+        ("ablation_raicl.json",),
+        "kernelrl ablate quickstart_raicl retriever=null",
+        "Held-out results of the quickstart with similar kernels in the prompt and without them.",
+        (
+            rows(
+                lambda data: [row for row in data[0]["differences"] if row["base"] is not None],
+                ("metric", "metric"),
+                ("with", "base"),
+                ("without", "changed"),
+                ("difference", "difference"),
+                ("95 % interval", "interval"),
+            ),
+        ),
+        "The small model learns less with them. Details are in [retrieval](../retrieval.md#ablation).",
+    ),
+)
+
+LEARNING = (
+    Measurement(
+        "Quickstart",
+        ("quickstart.json", "quickstart_cpp.json"),
+        "quickstart",
+        "Share of correct kernels before and after training, beside the same run with learning rate 0.",
+        (
+            rows(
+                seeds,
+                ("recipe", "recipe"),
+                ("seed", "seed"),
+                ("run", "variant"),
+                ("training tasks, first 3 steps", "first_3", "%"),
+                ("last 3 steps", "last_3", "%"),
+                ("held-out tasks, before", "held_out_before", "%"),
+                ("after", "held_out_after", "%"),
+                ("seconds", "seconds"),
+                ("memory", "peak_gib", "GiB"),
+            ),
+        ),
+    ),
+    Measurement(
+        "Policy torch",
+        ("policy_torch.json",),
+        "policy_torch",
+        "Speed of policy `torch` on the tasks and prompts of the quickstart.",
+        (
+            figures(
+                ("warm start", "warm_start_seconds", "s"),
+                ("sampled tokens per second", "sampling_tokens_per_second"),
+                ("trained reply tokens per second", "training_reply_tokens_per_second"),
+            ),
+        ),
+    ),
+    Measurement(
+        "Feedback in the second turn",
+        ("multi_turn_feedback.json",),
+        "multi_turn_feedback",
+        "Share of wrong first turns that the second turn of the trained multi-turn quickstart repairs.",
+        (
+            rows(
+                lambda data: [
+                    {"feedback": feedback, "tasks": split.replace("_", "-"), **data[0][feedback][split]}
+                    for feedback in ("minimal", "none")
+                    for split in ("train", "held_out")
+                ],
+                ("feedback", "feedback"),
+                ("tasks", "tasks"),
+                ("wrong first turns", "wrong_first"),
+                ("repaired", "repaired", "%"),
+            ),
+        ),
+        "The small model gains nothing from feedback here: `none` is the control.",
+    ),
+    Measurement(
+        "Tinker's SDK against a local server",
+        ("tinker_local.json",),
+        "tinker_local",
+        "A run through Tinker's SDK and `kernelrl tinker-server`, compared with the same run in process.",
+        (
+            figures(
+                ("same replies", "same_replies"),
+                ("same advantages", "same_advantages"),
+                ("same weights", "same_weights"),
+            ),
+        ),
+    ),
+    Measurement(
+        "Loop of tinker-cookbook",
+        ("cookbook_loop.json",),
+        "cookbook_loop",
+        "Share of correct kernels on held-out tasks while tinker-cookbook's own loop trains on a recipe.",
+        (
+            figures(
+                ("before training", "held_out_correct|0", "%"),
+                ("after training", "held_out_correct|2", "%"),
+                ("seconds", "seconds", "s"),
+            ),
+        ),
+    ),
+)
