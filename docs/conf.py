@@ -7,9 +7,11 @@ a page below that page. Sphinx fails for a page that the index does not list.
 
 from __future__ import annotations
 
+import json
 import re
+from html import unescape
 from pathlib import Path
-from posixpath import join, normpath, relpath
+from posixpath import join, normpath
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -52,45 +54,72 @@ html_show_sourcelink = False
 html_copy_source = False
 html_show_copyright = False
 html_show_sphinx = False
-# A browser loads no other page from file://.
-html_show_search_summary = False
 
 
-def pages_below(index: str) -> dict[str, list[tuple[str, list[str]]]]:
-    """Page -> caption and pages of each group directly below it, from the list items of the index."""
-    found: dict[str, list[tuple[str, list[str]]]] = {INDEX: []}
+Group = tuple[str, list[tuple[str, str]]]
+"""Caption, and title and name of its pages."""
+
+
+def groups_below(index: str) -> dict[str, list[Group]]:
+    """Page -> the groups directly below it, from the list items of the index."""
+    found: dict[str, list[Group]] = {INDEX: []}
     above = INDEX
     for line in index.splitlines():
         if line.startswith("## "):
             found[INDEX].append((line[3:], []))
-        elif item := re.match(r"( *)- \[[^]]+\]\(([^)#]+)\.md\)", line):
-            page = normpath(join("docs", item[2]))
-            if item[1]:
-                found.setdefault(above, [("", [])])[-1][1].append(page)
-            else:
-                found[INDEX][-1][1].append(page)
+        elif item := re.match(r"( *)- \[([^]]+)\]\(([^)#]+)\.md\)", line):
+            page = normpath(join("docs", item[3]))
+            if not item[1]:
                 above = page
+            groups = found.setdefault(above, [("", [])]) if item[1] else found[INDEX]
+            groups[-1][1].append((item[2].replace("`", ""), page))
     return found
 
 
 def add_toctrees(app: Any, page: str, source: list[str]) -> None:
     """Append the hidden tables of contents of a page to its text."""
     index = ROOT / f"{INDEX}.md"
-    for caption, pages in pages_below(index.read_text(encoding="utf-8")).get(page, []):
+    for caption, pages in groups_below(index.read_text(encoding="utf-8")).get(page, []):
         app.env.note_dependency(str(index))
         options = [":hidden:", *([f":caption: {caption}"] if caption else [])]
-        names = [f"/{name}" for name in pages]
-        source[0] += "\n\n" + "\n".join(["```{toctree}", *options, "", *names, "```"]) + "\n"
+        entries = [f"{title} </{name}>" for title, name in pages]
+        source[0] += "\n\n" + "\n".join(["```{toctree}", *options, "", *entries, "```"]) + "\n"
 
 
-def add_entrance(app: Any, error: Exception | None) -> None:
-    """Write `index.html`, which opens the first page."""
+EXCERPTS = """// From file:// a browser fetches no page: the excerpts of search results come from this file.
+const TEXTS = %s;
+if (location.protocol === "file:")
+  window.fetch = async (url) => {
+    const page = Object.keys(TEXTS).find((name) => String(url).endsWith(`${name}.html`));
+    const main = document.createElement("div");
+    main.setAttribute("role", "main");
+    main.textContent = TEXTS[page];
+    return { text: () => main.outerHTML };
+  };
+"""
+TEXTS: dict[str, str] = {}
+"""Page -> its text without markup."""
+
+
+def keep_text(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
+    """Keep the text of a page, and load all texts on the page of the search."""
+    if page == "search":
+        app.add_js_file("excerpts.js")
+    elif doctree is not None:
+        TEXTS[page] = " ".join(unescape(re.sub(r"<[^>]+>", " ", context["body"])).replace("¶", "").split())
+
+
+def add_files(app: Any, error: Exception | None) -> None:
+    """Write `index.html`, which opens the first page, and the excerpts of the search."""
     if error is None:
-        target = relpath(f"{INDEX}.html")
-        text = f'<!doctype html><title>{project}</title><meta http-equiv="refresh" content="0; url={target}">\n'
-        (Path(app.outdir) / "index.html").write_text(text, encoding="utf-8")
+        folder = Path(app.outdir)
+        link = f'<meta http-equiv="refresh" content="0; url={INDEX}.html">'
+        (folder / "index.html").write_text(f"<!doctype html><title>{project}</title>{link}\n", encoding="utf-8")
+        text = EXCERPTS % json.dumps(dict(sorted(TEXTS.items())), ensure_ascii=False).replace("<", "\\u003c")
+        (folder / "_static/excerpts.js").write_text(text, encoding="utf-8")
 
 
 def setup(app: Any) -> None:
     app.connect("source-read", add_toctrees)
-    app.connect("build-finished", add_entrance)
+    app.connect("html-page-context", keep_text)
+    app.connect("build-finished", add_files)

@@ -73,10 +73,14 @@ def test_every_link_has_a_target(page: Path) -> None:
     assert dead == []
 
 
+def listed_pages() -> list[str]:
+    groups = configuration().groups_below((ROOT / "docs/index.md").read_text(encoding="utf-8"))
+    return [page for inner in groups.values() for _, pages in inner for _, page in pages]
+
+
 def test_every_page_is_once_in_the_table_of_contents() -> None:
     conf = configuration()
-    groups = conf.pages_below((ROOT / "docs/index.md").read_text(encoding="utf-8"))
-    listed = Counter(page for inner in groups.values() for _, pages in inner for page in pages)
+    listed = Counter(listed_pages())
     pages = {str(page.relative_to(ROOT).with_suffix("")) for page in PAGES if page.is_relative_to(ROOT / "docs")}
     pages |= {str(page.relative_to(ROOT).with_suffix("")) for page in ROOT.glob("plugins/*/README.md")}
     assert sorted(pages - {conf.INDEX} - set(listed)) == [], "add a line to docs/index.md"
@@ -85,8 +89,10 @@ def test_every_page_is_once_in_the_table_of_contents() -> None:
 
 def test_the_table_of_contents_has_groups_pages_and_pages_below_pages() -> None:
     text = "# T\n\n## A\n\n- [b](b.md): text\n  - [c](d/c.md)\n- [r](../R.md)\n\n## B\n"
-    found = configuration().pages_below(text)
-    assert found == {"docs/index": [("A", ["docs/b", "R"]), ("B", [])], "docs/b": [("", ["docs/d/c"])]}
+    assert configuration().groups_below(text) == {
+        "docs/index": [("A", [("b", "docs/b"), ("r", "R")]), ("B", [])],
+        "docs/b": [("", [("c", "docs/d/c")])],
+    }
 
 
 @pytest.fixture(scope="module")
@@ -103,9 +109,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_site_has_every_page_of_the_table_of_contents(site: Path) -> None:
-    groups = configuration().pages_below((ROOT / "docs/index.md").read_text(encoding="utf-8"))
-    pages = [page for inner in groups.values() for _, pages in inner for page in pages]
-    assert [page for page in pages if not (site / f"{page}.html").is_file()] == []
+    assert [page for page in listed_pages() if not (site / f"{page}.html").is_file()] == []
 
 
 def test_the_entrance_opens_the_first_page(site: Path) -> None:

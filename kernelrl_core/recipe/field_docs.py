@@ -78,7 +78,7 @@ def describe_fields(cls: type[Any]) -> list[FieldDescription]:
                 field.name,
                 type_words(hint) + (f", {limits}" if limits else ""),
                 default,
-                docs.get(field.name, "") or _first_sentence(hint),
+                docs.get(field.name, "") or _first_paragraph(hint),
                 inner,
                 example or _example(hint, nested),
             )
@@ -86,8 +86,10 @@ def describe_fields(cls: type[Any]) -> list[FieldDescription]:
     return found
 
 
-def _first_sentence(hint: Any) -> str:
-    return (hint.__doc__ or "").partition("\n")[0] if isinstance(hint, type) and attrs.has(hint) else ""
+def _first_paragraph(hint: Any) -> str:
+    """Of the docstring of an attrs class, as one line."""
+    doc = inspect.cleandoc(hint.__doc__ or "") if isinstance(hint, type) and attrs.has(hint) else ""
+    return " ".join(doc.partition("\n\n")[0].split())
 
 
 def _limits(validator: Any) -> Iterator[str]:

@@ -37,6 +37,11 @@ def test_a_mapping_has_its_nested_keys_and_a_valid_example() -> None:
     assert one("train.mismatch.token_min").field == found.field.fields[2]
 
 
+def test_a_mapping_without_a_text_is_explained_by_the_first_paragraph_of_its_class() -> None:
+    (found,) = (one for one in explain("verify", registry()) if one.what == "recipe key")
+    assert "more trials and profile `strict`. It changes no score." in found.text
+
+
 def test_the_name_that_a_recipe_gives_to_a_component_may_be_part_of_a_key() -> None:
     assert explain("rewards.correct.weight", registry()) == explain("rewards.weight", registry())
 
