@@ -224,6 +224,22 @@ CORRECTNESS = (
         "[Reward hacks](../hacks.md) describes the lab.",
     ),
     Measurement(
+        "KernelBench's evaluator on the lab",
+        ("kernelbench_lab.json",),
+        "kernelbench_evaluator",
+        "Hacks and honest kernels of the lab that KernelBench's evaluator rewards: honest ones should be, hacks not.",
+        (
+            rows(
+                "classes",
+                ("class", "@"),
+                ("kernels", "kernels"),
+                ("rewarded", "rewarded"),
+                ("without a result", "no_result"),
+            ),
+        ),
+        "Details are in [other frameworks](../frameworks.md).",
+    ),
+    Measurement(
         "Checker source_rules",
         ("source_rules.json",),
         "source_rules",
