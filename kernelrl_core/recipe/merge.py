@@ -16,7 +16,7 @@ from kernelrl_core.recipe.blocks import block_at, core_keys
 from kernelrl_core.recipe.problems import COMMAND_LINE, Origin, Problem, RecipeError
 from kernelrl_core.sources import yaml
 
-__all__ = ["Merged", "merge_files", "merge_layers", "override_layer", "override_layers", "shown_path"]
+__all__ = ["Merged", "merge_files", "merge_layers", "override_layer", "override_layers", "read_layer", "shown_path"]
 
 _MAX_BYTES = 1 << 20
 
@@ -134,12 +134,12 @@ def merge_layers(layers: Sequence[Merged]) -> Merged:
     return result
 
 
-def _read(
-    path: Path,
-    find: Callable[[str, Path], Path | None],
-    hint: Callable[[str, Path], str],
-    including: tuple[Path, ...],
-) -> Merged:
+def read_layer(path: Path) -> Merged:
+    """The keys of one file, without those of its base recipes. Those of an empty file are none.
+
+    Raises:
+        RecipeError: the file cannot be read, or is no YAML mapping.
+    """
     origin = Origin(shown_path(path))
     try:
         content = path.read_bytes()
@@ -154,16 +154,26 @@ def _read(
         raise RecipeError([Problem(origin, "", "is not UTF-8 text")]) from None
     except yaml.YamlProblem as error:
         raise RecipeError([Problem(Origin(origin.source, error.line), "", error.message)]) from None
-    data = document.data
-    if data is None:
-        fix = "start with 'extends: quickstart', or see 'kernelrl recipes copy --help'"
-        raise RecipeError([Problem(Origin(origin.source, 1), "", "is empty", fix)])
+    data = {} if document.data is None else document.data
     if not isinstance(data, dict):
         raise RecipeError([Problem(Origin(origin.source, 1), "", f"is {_sort(data)}, not a mapping of keys to values")])
     origins = {keys: Origin(origin.source, line) for keys, line in document.lines.items()}
     origins.setdefault((), origin)
-    own = Merged({key: value for key, value in data.items() if key != "extends"}, origins, (path,))
-    bases = _bases(data.get("extends"), path, find, hint, own, (*including, path))
+    return Merged(data, origins, (path,))
+
+
+def _read(
+    path: Path,
+    find: Callable[[str, Path], Path | None],
+    hint: Callable[[str, Path], str],
+    including: tuple[Path, ...],
+) -> Merged:
+    layer = read_layer(path)
+    if not layer.data:
+        fix = "start with 'extends: quickstart', or see 'kernelrl recipes copy --help'"
+        raise RecipeError([Problem(Origin(shown_path(path), 1), "", "is empty", fix)])
+    own = attrs.evolve(layer, data={key: value for key, value in layer.data.items() if key != "extends"})
+    bases = _bases(layer.data.get("extends"), path, find, hint, own, (*including, path))
     return merge_layers([*bases, own])
 
 

@@ -1,4 +1,7 @@
-"""From a configuration of kernel-rl or kernelbench-tinker to the plain data of a recipe."""
+"""From a configuration of kernel-rl or kernelbench-tinker to the plain data of a recipe.
+
+Names of components are data here, as in a bundled recipe: no plugin is imported, and none has to be installed.
+"""
 
 from __future__ import annotations
 

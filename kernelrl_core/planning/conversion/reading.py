@@ -18,7 +18,7 @@ from kernelrl_core.planning.conversion.keys import (
     MULTI_TURN_DATASET,
     Key,
 )
-from kernelrl_core.recipe.merge import Merged, merge_files, merge_layers, override_layers, shown_path
+from kernelrl_core.recipe.merge import Merged, merge_layers, override_layers, read_layer, shown_path
 from kernelrl_core.recipe.problems import Origin, Problem, RecipeError
 
 __all__ = ["SYSTEMS", "Configuration", "read_configuration"]
@@ -75,7 +75,7 @@ def read_configuration(path: Path, overrides: Sequence[str] = (), system: str = 
         RecipeError: the file cannot be read or is not YAML, or values have a wrong type; lists all mistakes.
         UsageError: the file belongs to neither system, or an override fits no or several keys.
     """
-    merged = merge_layers([merge_files(path, lambda name, directory: None), *override_layers([*_expanded(overrides)])])
+    merged = merge_layers([read_layer(path), *override_layers([*_expanded(overrides)])])
     found = dict(_flat(merged.data))
     given = {key: value for key, value in found.items() if value is not None and value != "None"}
     spelt = {_plain(key): key for key in given if _plain(key) != key and _plain(key) not in given}
@@ -160,8 +160,9 @@ def _foreign(path: Path, merged: Merged, known: Mapping[str, Any], unknown: Mapp
     system = KEYS[meant].only if meant else ""
     hint = f"; nearest: {typo!r} is like {meant!r} of {system or ' and '.join(SYSTEMS)}" if meant else ""
     total = len(known) + len(unknown)
+    why = f"{len(known)} of its {total} keys are theirs{hint}" if total else "it is empty"
     return UsageError(
-        f"{name} belongs to neither {' nor '.join(SYSTEMS)}: {len(known)} of its {total} keys are theirs{hint}",
+        f"{name} belongs to neither {' nor '.join(SYSTEMS)}: {why}",
         fix="name a YAML file of one of them; both have the key dataset_builder",
         see="recipe",
     )

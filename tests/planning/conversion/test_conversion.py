@@ -194,6 +194,8 @@ def test_the_system_can_be_named(tmp_path: Path) -> None:
         ("model_nam: a\nlr: 1\nx: 2", "0 of its 3 keys are theirs; nearest: 'model_nam' is like 'model_name' of"),
         ("actor: {lr: 1}\ntrainer: {epochs: 2}\nseed: 3", "1 of its 3 keys are theirs"),
         ("tasks: {use: starter}\npolicy: {use: torch}", "is a recipe of kernelrl"),
+        ("extends: kevin.yaml\nseed: 3", "is a recipe of kernelrl"),
+        ("# nothing", "belongs to neither kernel-rl nor kernelbench-tinker: it is empty"),
     ],
 )
 def test_a_file_of_neither_system_is_one_clear_line(tmp_path: Path, text: str, message: str) -> None:
