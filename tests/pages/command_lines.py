@@ -29,6 +29,8 @@ from kernelrl_core.recipe.structure import structure_recipe
 PLACEHOLDER = re.compile(r"[A-Z][A-Z_]*(@[A-Z]+)?(=[A-Z]+)?(\.\.\.)?")
 _SEPARATORS = {"&&", "||", "|", ";", "&", "(", ")"}
 _REDIRECTIONS = {">", ">>", "<", "2>"}
+MISSING = re.compile(r"no such (file|directory)|No module named")
+"""In an error about a file of the reader, or about an optional package; the message names it."""
 _UNCHECKED_BASE = "quickstart"
 """Recipe that lends its other keys where a line names a recipe of the user."""
 
@@ -190,7 +192,7 @@ def _overrides(words: tuple[str, ...], context: click.Context) -> str:
         problems = structure_recipe(merge_recipe(_UNCHECKED_BASE, words), registry()).problems
     except RecipeError as error:
         problems = list(error.problems)
-    return "; ".join(str(problem) for problem in problems if "no such file" not in problem.message)
+    return "; ".join(str(problem) for problem in problems if not MISSING.search(problem.message))
 
 
 def _options(key: str) -> Callable[[tuple[str, ...], click.Context], str]:

@@ -21,6 +21,7 @@ NEEDS = {
 }
 """Program that is not part of this repository -> the word by which a page states that it is needed."""
 _SHELL = {
+    "apt-get",
     "cat",
     "cd",
     "echo",
