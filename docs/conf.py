@@ -23,7 +23,7 @@ release = re.findall(r'__version__ = "(.+)"', (ROOT / "kernelrl_core/version.py"
 extensions = ["myst_parser"]
 root_doc = INDEX
 source_suffix = {".md": "markdown"}
-include_patterns = ["docs/**", "plugins/*/README.md", "CHANGELOG.md", "CONTRIBUTING.md"]
+include_patterns = ["docs/**", "plugins/*/README.md", "examples/*/README.md", "CHANGELOG.md", "CONTRIBUTING.md"]
 # Folders that need not be searched for pages.
 exclude_patterns = [
     ".*",

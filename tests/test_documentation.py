@@ -82,7 +82,7 @@ def test_every_page_is_once_in_the_table_of_contents() -> None:
     conf = configuration()
     listed = Counter(listed_pages())
     pages = {str(page.relative_to(ROOT).with_suffix("")) for page in PAGES if page.is_relative_to(ROOT / "docs")}
-    pages |= {str(page.relative_to(ROOT).with_suffix("")) for page in ROOT.glob("plugins/*/README.md")}
+    pages |= {str(page.relative_to(ROOT).with_suffix("")) for page in ROOT.glob("[ep]*/*/README.md")}
     assert sorted(pages - {conf.INDEX} - set(listed)) == [], "add a line to docs/index.md"
     assert [page for page, times in listed.items() if times > 1] == []
 

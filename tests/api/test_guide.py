@@ -6,9 +6,6 @@ import ast
 import difflib
 import itertools
 import re
-import shlex
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -17,7 +14,7 @@ import pytest
 import reference_pages
 from docpages import findings
 from kernelrl_command_server import CommandServer
-from kernelrl_unpacked_plugins import environment, install
+from kernelrl_unpacked_plugins import Shell
 
 from kernelrl_core.types import Rule
 
@@ -42,7 +39,8 @@ def test_folders_of_generated_pages_have_no_other_page() -> None:
 
 
 FIRST = reference_pages.GUIDE.read_text(encoding="utf-8").partition("\n## Your first plugin\n")[2].partition("\n## ")[0]
-PLUGINS = dict(re.findall(r"^### (.+?)\n(.*?)(?=^### |\Z)", FIRST, re.MULTILINE | re.DOTALL))
+PARTS = re.findall(r"^### (.+?)\n(.*?)(?=^### |\Z)", FIRST, re.MULTILINE | re.DOTALL)
+PLUGINS = {title: text for title, text in PARTS if "kernelrl plugins new" in text}
 """Heading -> text of the part about one plugin."""
 STEP = re.compile(
     r"^(?:In `(?P<path>[\w.]+)`, (?P<names>`\w+`(?: and `\w+`)*) becomes?\b(?:(?!\n\n).)*|Add to `(?P<longer>[\w.]+)`:"
@@ -75,12 +73,11 @@ def neighbours(owner: ast.AST) -> list[tuple[Any, Any]]:
     return list(itertools.zip_longest(body, body[1:])) if isinstance(body, list) else []
 
 
-class Reader:
+class Reader(Shell):
     """Does what the guide shows, in an empty folder."""
 
     def __init__(self, folder: Path, server: CommandServer) -> None:
-        self.folder, self._server = folder, server
-        self.commands: list[str] = []
+        super().__init__(folder, server)
         self.own_lines: list[str] = []
         self.removed: set[str] = set()
 
@@ -88,10 +85,10 @@ class Reader:
         for step in STEP.finditer(text):
             if step["language"] == "sh":
                 for command in step["text"].splitlines():
-                    self.call(shlex.split(command))
+                    self.call(command)
             elif step["language"] == "yaml":
                 (self.folder / "mine.yaml").write_text(step["text"])
-                assert self.call(["kernelrl", "validate", "mine.yaml"]) == "mine: ok\n"
+                assert self.call("kernelrl validate mine.yaml") == "mine: ok\n"
             else:
                 self.edit(step)
 
@@ -108,24 +105,6 @@ class Reader:
         changes = difflib.ndiff(before.splitlines(), after.splitlines())
         self.own_lines += [line[2:] for line in changes if line.startswith("+ ") and line[2:].strip()]
 
-    def call(self, command: list[str]) -> str:
-        program, *arguments = command
-        self.commands.append(program)
-        if program == "pip":
-            (project,) = self.folder.glob("kernelrl-plugin-*")
-            assert arguments == ["install", "-e", f"./{project.name}[test]"]
-            install(project)
-            return ""
-        variables = environment(self.folder.glob("kernelrl-plugin-*"))
-        if program == "kernelrl":
-            done = self._server.run(*arguments, cwd=self.folder, env=variables)
-        else:
-            assert program == "python"
-            whole = [sys.executable, *arguments, "-p", "no:cacheprovider"]
-            done = subprocess.run(whole, cwd=self.folder, env=variables, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
 
 @pytest.mark.parametrize("title", PLUGINS)
 def test_a_first_plugin_is_short_and_passes_its_tests_and_its_check(
@@ -134,7 +113,7 @@ def test_a_first_plugin_is_short_and_passes_its_tests_and_its_check(
     reader = Reader(tmp_path, command_server)
     reader.follow(PLUGINS[title])
     (created,) = tmp_path.glob("kernelrl-plugin-*")
-    before_the_recipe = reader.commands[: reader.commands.index("python") + 2]
+    before_the_recipe = reader.programs[: reader.programs.index("python") + 2]
     assert before_the_recipe == ["kernelrl", "pip", "python", "kernelrl"]
     assert len(reader.own_lines) <= MAX_OWN_LINES, reader.own_lines
     source = "".join(path.read_text() for path in created.rglob("*.py"))
@@ -143,7 +122,7 @@ def test_a_first_plugin_is_short_and_passes_its_tests_and_its_check(
 
 def test_the_table_of_files_is_complete(tmp_path: Path, command_server: CommandServer) -> None:
     reader = Reader(tmp_path, command_server)
-    reader.call(["kernelrl", "plugins", "new", "reward", "few-atomics"])
+    reader.call("kernelrl plugins new reward few-atomics")
     (created,) = tmp_path.iterdir()
     files = {path.name for path in created.rglob("*") if path.is_file()}
     listed = {name for row in re.findall(r"^\| (`.*?`) \|", FIRST, re.MULTILINE) for name in re.findall("`(.+?)`", row)}

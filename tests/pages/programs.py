@@ -6,6 +6,7 @@ import re
 import tomllib
 from collections.abc import Sequence
 from functools import cache
+from pathlib import Path
 
 from page_blocks import ROOT
 
@@ -39,8 +40,8 @@ _SHELL = {
 }
 
 
-def fault(words: Sequence[str], page: str) -> str:
-    """The first fault of a command line on a page with this text. Empty: none."""
+def fault(words: Sequence[str], page: str, here: Path = ROOT) -> str:
+    """The first fault of a command line on a page with this text, in the directory `here`. Empty: none."""
     program, *rest = words
     if program in NEEDS:
         return "" if NEEDS[program] in page else f"the page does not mention {NEEDS[program]}, which {program} needs"
@@ -50,7 +51,7 @@ def fault(words: Sequence[str], page: str) -> str:
     if program == "just":
         return "" if not rest or rest[0] in _targets("justfile") else f"no command {rest[0]!r} in justfile"
     if program == "pip" or list(words[:3]) == ["python", "-m", "pip"]:
-        return next(filter(None, map(_requirement, rest)), "")
+        return next(filter(None, (_requirement(word, here) for word in rest)), "")
     if program == "python" and rest and rest[0].endswith(".py") and "/" in rest[0]:
         return "" if (ROOT / rest[0]).is_file() else f"no file {rest[0]}"
     return "" if program in _SHELL else f"unknown program {program!r}: add it to {__name__}.NEEDS with what it needs"
@@ -62,13 +63,13 @@ def _targets(name: str) -> frozenset[str]:
     return frozenset(re.findall(r"^([a-z][\w-]*)(?: [^:\n]*)?:(?!=)", text, re.MULTILINE))
 
 
-def _requirement(word: str) -> str:
+def _requirement(word: str, here: Path) -> str:
     """The fault of an argument of pip: a distribution or folder of this repository, perhaps with extras."""
     found = re.fullmatch(r"(\.|(?:plugins/|\./plugins/)?kernelrl[\w-]*)(?:\[([\w,]+)\])?", word)
     if found is None:
         return ""
     name = found[1].rpartition("/")[2]
-    folder = ROOT if name in (".", "kernelrl") else ROOT / "plugins" / name
+    folder = {".": here, "kernelrl": ROOT}.get(name, ROOT / "plugins" / name)
     if not (folder / "pyproject.toml").is_file():
         return f"no distribution {name!r}"
     project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]

@@ -85,6 +85,11 @@ def all_blocks(*languages: str) -> Iterator[Block]:
         yield from (block for block in page_blocks.blocks(page) if block.language in languages)
 
 
+def start(page: Path) -> Path:
+    """The directory in which a reader of a page is: of an example, its own."""
+    return page.parent if page.is_relative_to(ROOT / "examples") else ROOT
+
+
 def shows_error(line: CommandLine) -> bool:
     """Whether a page documents a command line as an example of an error."""
     return re.search(r"(?m)^kernelrl: ", line.output or "") is not None
@@ -108,7 +113,7 @@ def test_every_command_line_is_accepted(page: Path, tmp_path: Path, monkeypatch:
     found = []
     for line in (line for block in page_blocks.blocks(page) for line in command_lines(block)):
         if not shows_error(line):
-            wrong = fault(line.words) if line.words[0] == "kernelrl" else programs.fault(line.words, text)
+            wrong = fault(line.words) if line.words[0] == "kernelrl" else programs.fault(line.words, text, start(page))
             found += [f"{line.place}: {' '.join(line.words)}: {wrong}"] if wrong else []
     assert found == []
 
@@ -158,6 +163,7 @@ def test_every_recipe_is_valid(page: Path, tmp_path: Path, monkeypatch: pytest.M
 def own_components(page: Path) -> list[str]:
     """The components that a page defines. `tests/api/test_guide.py` installs them and executes the commands."""
     text = page.read_text(encoding="utf-8")
+    text += "".join(path.read_text(encoding="utf-8") for path in page.parent.glob("src/*/__init__.py"))
     new = re.findall(r"^kernelrl plugins new \w+ ([a-z-]+)$", text, re.MULTILINE)
     return [*re.findall(r'Component\(\s*"(\w+)"', text), *(name.replace("-", "_") for name in new)]
 
