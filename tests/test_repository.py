@@ -74,6 +74,18 @@ def test_a_distribution_is_named_after_its_folder_package_and_entry_point(folder
         assert project["entry-points"]["kernelrl"] == {name: package}
 
 
+def test_plugins_pin_the_core_as_the_page_of_stability_states() -> None:
+    from kernelrl_core.version import API_VERSION, __version__
+
+    major, minor = map(int, API_VERSION.split("."))
+    pin = f"kernelrl>={API_VERSION},<{major}.{minor + 1}"
+    assert __version__.startswith(f"{API_VERSION}.")
+    assert f'dependencies = ["{pin}"]' in (ROOT / "docs/stability.md").read_text()
+    for folder in DISTRIBUTIONS:
+        dependencies = tomllib.loads((folder / "pyproject.toml").read_text())["project"]["dependencies"]
+        assert pin in [found.partition("[")[0] + found.partition("]")[2] for found in dependencies], folder
+
+
 def test_core_imports_nothing_heavy_and_no_plugin() -> None:
     for path in ROOT.glob("kernelrl_core/**/*.py"):
         names = imported_modules(path.read_text())

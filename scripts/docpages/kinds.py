@@ -23,7 +23,7 @@ from docpages.docstrings import (
     own_doc,
     texts_below,
 )
-from docpages.markdown import linked, names, note, wrapped
+from docpages.markdown import linked, note, wrapped
 from kernelrl_core import testing
 from kernelrl_core.interfaces.component import Component
 from kernelrl_core.interfaces.config import ComponentConfig, MachineFact
@@ -85,11 +85,11 @@ def kind_page(kind: str) -> str:
         f"| options | {f'class derived from `{options.__name__}`' if options else 'those of the command line'} |",
     ]
     if options:
-        exported = names(importlib.import_module(known.api).__all__)
+        link = f"[`{known.api}`](../reference/python.md#{known.api.replace('.', '')})"
         parts.append(
             wrapped(
-                f"`{known.api}` exports: {exported}. For fields of values that are not on this page see "
-                "[values](values.md) and the [guide](../plugins.md#turn)."
+                f"Import from {link}. For fields of values that are not on this page see [values](values.md) and the "
+                "[guide](../plugins.md#turn)."
             )
         )
     command = f"kernelrl plugins new {kind} {sample.name.replace('_', '-')}"
