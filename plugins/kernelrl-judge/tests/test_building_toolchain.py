@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
+from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -48,6 +49,20 @@ def test_each_missing_compiler_is_named(language: str, programs: tuple[str, ...]
     assert survey(language) == []
     with pytest.raises(ToolchainMissing, match=r"g\+\+"):
         find_compilers(language)
+
+
+def test_without_torch_the_compilers_are_still_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def missing(name: str) -> str:
+        raise metadata.PackageNotFoundError(name)
+
+    for name in ("g++", "nvcc"):
+        (tmp_path / name).write_text("#!/bin/sh\necho release 13.0, V13.0.1\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setattr(metadata, "version", missing)
+    assert [fact.label for fact in survey("cuda")] == ["g++", "nvcc", "precompiled headers"]
 
 
 @pytest.mark.usefixtures("no_compilers")

@@ -186,13 +186,20 @@ def _kept(language: str, cxx: str, compiler: str, directory: Path) -> Path:
         os.stat(cxx).st_mtime_ns,
         compiler,
         os.stat(compiler).st_mtime_ns if compiler else 0,
-        metadata.version("torch"),
+        _torch_version(),
         sys.executable,
         _processor(),
         _FORMAT,
     ]
     key = hashlib.sha256(json.dumps(stamp).encode()).hexdigest()[:16]
     return directory / "toolchains" / f"{language}-{key}.json"
+
+
+def _torch_version() -> str:
+    try:
+        return metadata.version("torch")
+    except metadata.PackageNotFoundError:
+        raise ToolchainMissing("PyTorch is not installed", "pip install torch") from None
 
 
 def _read(text: str) -> Toolchain:
