@@ -52,10 +52,12 @@ def list_command(as_json: bool) -> None:
     for plugin in plugins:
         offered = [f"{_singular(kind)}:{item.name}" for kind, items in plugin.components.items() for item in items]
         state = "" if plugin.state == "ok" else f"{plugin.state.upper()}: {plugin.error}"
+        state += f"; fix: {plugin.fix}" if plugin.fix else ""
         rows.append((plugin.name, plugin.version, state or " ".join(offered)))
     print_lines(table(rows))
+    if any(plugin.trace for plugin in plugins):
+        click.echo("'kernelrl plugins show NAME' prints the traceback of a broken plugin", err=True)
     if any(plugin.state == "broken" for plugin in plugins):
-        click.echo("fix: 'kernelrl plugins show NAME' prints the traceback of a broken plugin", err=True)
         click.echo(more("plugin"), err=True)
     if len(plugins) <= 1:
         click.echo("only the core is installed; install all plugins with: pip install 'kernelrl[all]'", err=True)
@@ -87,7 +89,8 @@ def show_command(plugin: str, as_json: bool) -> None:
     click.echo(f"{found.name}  {found.dist} {found.version}  {found.state}")
     if found.error:
         where = f" at {found.failed_at}" if found.failed_at else ""
-        click.echo(f"\n{found.state}{where}: {found.error}\n{found.trace}".rstrip())
+        fix = f"\nfix: {found.fix}" if found.fix else ""
+        click.echo(f"\n{found.state}{where}: {found.error}{fix}\n{found.trace}".rstrip())
     for item in described:
         click.echo(f"\n{item['kind']} {item['name']}: {item['summary']}")
         print_lines(option_lines(item["options"]) or ["  no options"])
@@ -108,6 +111,7 @@ def _row(plugin: PluginInfo) -> dict[str, Any]:
         "version": plugin.version,
         "state": plugin.state,
         "error": plugin.error,
+        "fix": plugin.fix,
         "components": [
             {"kind": kind, "name": item.name, "summary": item.summary}
             for kind, items in plugin.components.items()

@@ -1,13 +1,13 @@
-"""`kernelrl plugins check`: load a plugin, and test its evaluators with known reward hacks."""
+"""`kernelrl plugins check`: run the contract tests of a plugin, and test its evaluators with known reward hacks."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
     from kernelrl_core.plugins.registry import PluginInfo, Registry
 
@@ -15,39 +15,54 @@ _LAB = "lab"
 """Command that tests an evaluator; part of the distribution `kernelrl-lab`."""
 
 
-@click.command("check", short_help="Load a plugin, and test its evaluators with known hacks.")
+@click.command("check", short_help="Test a plugin, and its evaluators with known hacks.")
 @click.argument("plugin")
+@click.argument("component_options", nargs=-1, metavar="[COMPONENT.OPTION=VALUE]...")
 @click.option(
     "--only", multiple=True, metavar="ID", help="Only this kernel or class of 'kernelrl lab'. May be repeated."
 )
-@click.option("--gpu", is_flag=True, help="Use the kernels for a GPU instead of those for the CPU.")
+@click.option("--gpu", is_flag=True, help="Use the kernels of the lab for a GPU instead of those for the CPU.")
+@click.option("--no-lab", is_flag=True, help="Do not test evaluators with the hacks of 'kernelrl lab'.")
 @click.pass_context
-def command(context: click.Context, plugin: str, only: tuple[str, ...], gpu: bool) -> None:
-    """Load the components of PLUGIN, and test its evaluators with known reward hacks and honest kernels.
+def command(
+    context: click.Context,
+    plugin: str,
+    component_options: tuple[str, ...],
+    only: tuple[str, ...],
+    gpu: bool,
+    no_lab: bool,
+) -> None:
+    """Test the components of PLUGIN with the contract of their kind.
 
-    The implementation and the options of each component are loaded. A public method that the component's kind does not
-    define is an error, because it would never be called. So are heavy imports of the plugin's package or of its
-    options, options that cannot be saved and read again, and wrong declarations, such as rules that are no Rule. The
-    contract tests in kernelrl_core.testing test behaviour as well.
+    A contract has the requirements of the core: light imports, options that are saved and read again, no unknown
+    method, scores within their bounds, findings of declared rules, … (docs/plugins.md, "Test kit"). Each line names one
+    breach and its fix. A test that needs a GPU, a key or an option without a default is reported as not tested.
 
-    The test of an evaluator evaluates the hacks of 'kernelrl lab' and their honest look-alikes and can take an hour on
-    a CPU; --only selects single ones.
+    The options of a component are its defaults, or check_options of its options class; COMPONENT.OPTION=VALUE overrides
+    them.
 
-    Exit code 0: all components load, no hack is rewarded and all honest kernels are correct with verdict clean; else 1.
+    An evaluator that passes then evaluates the hacks of 'kernelrl lab' and their honest look-alikes, which can take an
+    hour on a CPU; --only selects single ones.
+
+    Exit code 0: no breach, no hack is rewarded and all honest kernels are correct with verdict clean; else 1.
 
     \b
     Examples:
       kernelrl plugins check rewards
+      kernelrl plugins check raicl bm25.index=./index
       kernelrl plugins check local --only caching
     """
+    from kernelrl_core.errors import more
     from kernelrl_core.plugins.registry import registry
 
     found = registry().plugin(plugin)
     failed = False
-    for line, loads in _loaded(registry(), found):
+    for line, passes in _checked(registry(), found, _options(found, component_options)):
         click.echo(line)
-        failed |= not loads
-    for evaluator in found.components.get("evaluators", ()):
+        failed |= not passes
+    if failed:
+        click.echo(more("plugin"), err=True)
+    for evaluator in () if failed or no_lab else found.components.get("evaluators", ()):
         label = registry().label("evaluators", evaluator)
         click.echo(f"\nevaluator {label}: testing with the reward hacks and honest kernels of 'kernelrl lab'")
         if not only:
@@ -60,25 +75,34 @@ def command(context: click.Context, plugin: str, only: tuple[str, ...], gpu: boo
     context.exit(1 if failed else 0)
 
 
-def _loaded(registry: Registry, plugin: PluginInfo) -> Iterator[tuple[str, bool]]:
-    """One line per component, or per error of it, and whether it loads."""
-    from kernelrl_core.errors import KernelRLError, MissingPrerequisite, more
-    from kernelrl_core.recipe.plugin_faults import component_faults
+def _checked(
+    registry: Registry, plugin: PluginInfo, options: Mapping[str, Mapping[str, Any]]
+) -> Iterator[tuple[str, bool]]:
+    """One line per component that passes, per breach and per reason for which tests did not run; and whether it is no
+    breach."""
+    from kernelrl_core.testing.contracts.plugin import check_component, plugin_faults
 
-    if plugin.state != "ok":
-        yield f"{plugin.name}: {plugin.state}: {plugin.error}", False
+    yield from ((f"plugin {plugin.name}: FAILS: {fault}", False) for fault in plugin_faults(registry, plugin))
     for kind, components in plugin.components.items():
         for component in components:
             what = f"{kind}: {component.name}"
-            try:
-                faults = list(component_faults(registry, kind, f"{plugin.name}:{component.name}"))
-            except MissingPrerequisite as error:
-                # A property of this machine, not an error of the plugin.
-                fix = f"; fix: {error.fix}; {more(error.see)}" if error.fix else ""
-                yield f"{what}: not checked: {error.message}{fix}", True
-            except KernelRLError as error:
-                yield f"{what}: FAILS: {error.message}", False
-            else:
-                yield from ((f"{what}: FAILS: {fault}", False) for fault in faults)
-                if not faults:
-                    yield f"{what}: loads", True
+            checked = check_component(registry, plugin, kind, component, options.get(component.name, {}))
+            yield from ((f"{what}: FAILS: {fault}", False) for fault in checked.faults)
+            if checked.loads and not checked.faults:
+                yield f"{what}: passes", True
+            yield from ((f"{what}: not tested: {reason}", True) for reason in checked.untested)
+
+
+def _options(plugin: PluginInfo, overrides: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
+    """Component -> its options in the overrides of the command line."""
+    from kernelrl_core.errors import UsageError, suggestion
+    from kernelrl_core.recipe.merge import merge_layers, override_layers
+
+    found: Mapping[str, Any] = merge_layers(override_layers(overrides)).data
+    names = {component.name for components in plugin.components.values() for component in components}
+    for name, options in found.items():
+        if name not in names:
+            raise UsageError(f"plugin {plugin.name} has no component {name!r}; {suggestion(name, names)}")
+        if not isinstance(options, dict):
+            raise UsageError(f"{name}={options!r} names no option", fix=f"write {name}.OPTION=VALUE")
+    return found

@@ -50,9 +50,14 @@ stderr; raise the errors of `kernelrl_core.api.errors`, which have exit codes.
     from click.testing import CliRunner
 
     from kernelrl_core.api.runs import RunDir
+    from kernelrl_core.testing.contracts import CommandContract
     from kernelrl_core.testing.fakes import FakeEnvironment, FakePolicy
     from kernelrl_core.testing.training import make_recipe, train_here
     from kernelrl_plugin_slow_turns.command import command
+
+
+    class TestContract(CommandContract):
+        component = "slow-turns"
 
 
     def test_the_slowest_turns_come_first(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import attrs
 
@@ -37,6 +37,9 @@ class ComponentConfig:
 
     renamed_options: ClassVar[Mapping[str, str]] = {}
     """Former name of an option -> its field. A recipe may use the former name or the field, not both."""
+    check_options: ClassVar[Mapping[str, Any]] = {}
+    """Options with which `kernelrl plugins check` and the contract tests make the component, as a recipe writes them.
+    Name those without a default, and those that make the component small. Empty: the defaults."""
 
     def requires(self) -> Requires:
         """Prerequisites that depend on the options, in addition to `Component.requires`."""

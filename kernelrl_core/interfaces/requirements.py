@@ -40,6 +40,13 @@ class Requires:
     """Command or change that provides the missing item; empty: the default for each item. `BACKEND` in it is
     replaced by the name of the recipe's backend."""
 
+    def __attrs_post_init__(self) -> None:
+        # Text is a sequence, too: of letters.
+        for name in ("modules", "executables", "environment", "files", "absent"):
+            value = getattr(self, name)
+            if isinstance(value, str) or not all(isinstance(item, str) for item in value):
+                raise TypeError(f"Requires.{name} must be a tuple of text, got {value!r}; write ({value!r},)")
+
 
 @attrs.frozen
 class Missing:

@@ -114,7 +114,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import attrs
 
@@ -135,6 +135,9 @@ class TaskConfig(ComponentConfig):
 
 class TaskSource(ABC):
     """A collection of tasks."""
+
+    training_splits: ClassVar[Sequence[str]] = ()
+    """Splits beside the first whose tasks may have demonstrations. Tasks of all others are held out."""
 
     @abstractmethod
     def splits(self) -> Sequence[str]:

@@ -9,26 +9,28 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import io
 import os
 import re
-import sys
 import time
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import metadata
 from typing import Any, Literal
 
 import attrs
 import pluggy
 
-from kernelrl_core.errors import suggestion
+from kernelrl_core.errors import nearest, suggestion
 from kernelrl_core.interfaces.component import Component
 from kernelrl_core.interfaces.hooks import GROUP, KINDS, Hooks
+from kernelrl_core.plugins.load_errors import SlowImports, explained, say
 from kernelrl_core.version import __version__
 
 __all__ = ["PluginInfo", "load_plugins"]
 
 _HOOKS = tuple(f"kernelrl_{kind}" for kind in KINDS)
+_FIX_RETURN = "return a list: [Component(name, target, …)]"
 _TARGET = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 
@@ -46,6 +48,8 @@ class PluginInfo:
     """A broken or disabled plugin has no components."""
     error: str = ""
     """Reason for the state broken or disabled, in one line."""
+    fix: str = ""
+    """Command or change that corrects it; empty: the traceback shows the place."""
     failed_at: str = ""
     """Point of failure: `metadata`, `name`, `version`, `import`, `hooks`, or the name of a hook."""
     trace: str = ""
@@ -69,9 +73,9 @@ class _Found:
 class _Refused(Exception):
     """A plugin violates a requirement of the loader, at the point `failed_at`."""
 
-    def __init__(self, failed_at: str, message: str) -> None:
+    def __init__(self, failed_at: str, message: str, fix: str) -> None:
         super().__init__(message)
-        self.failed_at = failed_at
+        self.failed_at, self.fix = failed_at, fix
 
 
 def load_plugins(environment: Mapping[str, str] = os.environ) -> tuple[PluginInfo, ...]:
@@ -85,20 +89,23 @@ def load_plugins(environment: Mapping[str, str] = os.environ) -> tuple[PluginInf
     trace = environment.get("KERNELRL_TRACE_PLUGINS", "") not in ("", "0")
     owners: dict[str, _Found] = {}
     plugins = []
-    # `kernelrl-plugin-NAME` has precedence for NAME: a third-party distribution cannot replace a bundled plugin.
-    for found in sorted(_installed(), key=lambda f: (f.name, not _named_after(f), f.dist)):
-        info = PluginInfo(found.name, found.dist, found.version, "ok")
-        owner = owners.setdefault(found.name, found)
-        if found.name in disabled:
-            info = attrs.evolve(info, state="disabled", error="named in KERNELRL_DISABLE_PLUGINS")
-        elif only and found.name not in only:
-            info = attrs.evolve(info, state="disabled", error="not named in KERNELRL_PLUGINS")
-        elif owner is not found:
-            error = f"{owner.dist} and {found.dist} both provide a plugin {found.name!r}; uninstall one of them"
-            info = attrs.evolve(info, state="broken", failed_at="name", error=error)
-        else:
-            info = _load(found, info, trace=trace)
-        plugins.append(info)
+    with SlowImports() as slow:
+        # `kernelrl-plugin-NAME` has precedence for NAME: a third-party distribution cannot replace a bundled plugin.
+        for found in sorted(_installed(), key=lambda f: (f.name, not _named_after(f), f.dist)):
+            info = PluginInfo(found.name, found.dist, found.version, "ok")
+            owner = owners.setdefault(found.name, found)
+            if found.name in disabled:
+                info = attrs.evolve(info, state="disabled", error="named in KERNELRL_DISABLE_PLUGINS")
+            elif only and found.name not in only:
+                info = attrs.evolve(info, state="disabled", error="not named in KERNELRL_PLUGINS")
+            elif owner is not found:
+                error = f"{owner.dist} and {found.dist} both provide a plugin {found.name!r}"
+                fix = f"pip uninstall {found.dist}"
+                info = attrs.evolve(info, state="broken", failed_at="name", error=error, fix=fix)
+            else:
+                with slow.watch(found.name):
+                    info = _load(found, info, trace=trace)
+            plugins.append(info)
     return tuple(plugins)
 
 
@@ -140,6 +147,7 @@ def _installed() -> Iterator[_Found]:
 
 def _load(found: _Found, info: PluginInfo, *, trace: bool) -> PluginInfo:
     phase = "metadata"
+    printed = io.StringIO()
     try:
         if found.problem is not None:
             raise found.problem
@@ -147,14 +155,17 @@ def _load(found: _Found, info: PluginInfo, *, trace: bool) -> PluginInfo:
         phase = "version"
         _check_version(found)
         phase = "import"
+        if trace:
+            say(f"importing plugin {found.name} ({found.entry.value})")
         # Output of a plugin must not mix with the output of a command.
-        with contextlib.redirect_stdout(sys.stderr):
+        with contextlib.redirect_stdout(printed):
             module = found.entry.load()
             manager = pluggy.PluginManager(GROUP)
             manager.add_hookspecs(Hooks)
             phase = "hooks"
+            _check_hooks(module)
             manager.register(module, name=found.name)
-            _check_hooks(manager, module)
+            _check_calls(manager, module)
             components = {}
             for kind in KINDS:
                 phase = f"kernelrl_{kind}"
@@ -162,14 +173,16 @@ def _load(found: _Found, info: PluginInfo, *, trace: bool) -> PluginInfo:
                     components[kind] = offered
     # SystemExit: a plugin that calls `sys.exit` during import must not end the command line.
     except (Exception, SystemExit) as error:
-        refused = isinstance(error, _Refused)
-        return attrs.evolve(
-            info,
-            state="broken",
-            failed_at=error.failed_at if isinstance(error, _Refused) else phase,
-            error=_one_line(str(error)) if refused else _explained(error),
-            trace="" if refused else "".join(traceback.format_exception(error)),
-        )
+        if isinstance(error, _Refused):
+            return attrs.evolve(
+                info, state="broken", failed_at=error.failed_at, error=_one_line(str(error)), fix=error.fix
+            )
+        message, fix = explained(error, found.name, found.dist, phase)
+        trace_text = "".join(traceback.format_exception(error))
+        return attrs.evolve(info, state="broken", failed_at=phase, error=message, fix=fix, trace=trace_text)
+    finally:
+        if line := printed.getvalue().strip().partition("\n")[0]:
+            say(f"plugin {found.name} prints while it is imported: {line[:100]!r}; fix: remove the print in the plugin")
     return attrs.evolve(info, components=components)
 
 
@@ -180,58 +193,72 @@ def _check_version(found: _Found) -> None:
         requirement = Requirement(text)
         if _canonical(requirement.name) != "kernelrl" or (requirement.marker and not requirement.marker.evaluate()):
             continue
-        if not requirement.specifier.contains(__version__, prereleases=True):
-            wanted = f"kernelrl{requirement.specifier}"
-            raise _Refused("version", f"{found.dist} {found.version} needs {wanted}; this is kernelrl {__version__}")
+        failing = [one for one in requirement.specifier if not one.contains(__version__, prereleases=True)]
+        if failing:
+            # `>=9` needs a newer kernelrl; `<0.1` a newer plugin.
+            upgraded = "kernelrl" if failing[0].operator in (">", ">=", "~=") else found.dist
+            message = (
+                f"{found.dist} {found.version} needs kernelrl{requirement.specifier}; this is kernelrl {__version__}"
+            )
+            raise _Refused("version", message, f"pip install --upgrade {upgraded}")
 
 
-def _check_hooks(manager: pluggy.PluginManager, module: Any) -> None:
+def _check_hooks(module: Any) -> None:
+    """Hooks that are not marked, or misspelt: pluggy ignores the former, and the latter if they are not marked."""
+    for name, value in vars(module).items() if inspect.ismodule(module) else ():
+        if not inspect.isfunction(value) or hasattr(value, f"{GROUP}_impl"):
+            continue
+        if name in _HOOKS:
+            message = f"{name} is not marked with @hookimpl, so the core would never call it"
+            raise _Refused("hooks", message, f"write @hookimpl above {name}")
+        prefix, _, kind = name.partition("_")
+        if prefix == GROUP and value.__module__ == module.__name__ and nearest(kind, KINDS):
+            raise _unknown_hook(name)
+
+
+def _check_calls(manager: pluggy.PluginManager, module: Any) -> None:
     for caller in manager.get_hookcallers(module) or ():
         if caller.name not in _HOOKS:
-            hint = suggestion(caller.name, _HOOKS)
-            raise _Refused("hooks", f"{caller.name} is not a hook of kernelrl {__version__}; {hint}")
-    for name, value in vars(module).items() if inspect.ismodule(module) else ():
-        if name in _HOOKS and inspect.isfunction(value) and not hasattr(value, f"{GROUP}_impl"):
-            raise _Refused("hooks", f"{name} is not marked with @hookimpl, so the core would never call it")
+            raise _unknown_hook(caller.name)
+
+
+def _unknown_hook(name: str) -> _Refused:
+    message = f"{name} is not a hook of kernelrl {__version__}; {suggestion(name, _HOOKS)}"
+    return _Refused("hooks", message, f"rename it to {nearest(name, _HOOKS) or 'one of these'}")
 
 
 def _ask(manager: pluggy.PluginManager, hook: str, plugin: str, *, trace: bool) -> tuple[Component, ...]:
     offered: list[Component] = []
     for implementation in getattr(manager.hook, hook).get_hookimpls():
         began = time.perf_counter()
+        returned = implementation.function()
+        if isinstance(returned, str | bytes | Component) or not isinstance(returned, Iterable):
+            raise _Refused(hook, f"{hook} returned {_shown(returned)}, not a list of Component", _FIX_RETURN)
         # Exhaust the iterable first: a generator that fails must not leave some of its components.
-        offered.extend(implementation.function())
+        offered.extend(returned)
         if trace:
             seconds = time.perf_counter() - began
-            print(f"kernelrl: {plugin}.{hook} {seconds * 1e3:.2f} ms, {len(offered)} components", file=sys.stderr)
+            say(f"{plugin}.{hook} {seconds * 1e3:.2f} ms, {len(offered)} components")
     seen = set()
     for component in offered:
         if not isinstance(component, Component):
-            raise _Refused(hook, f"{hook} returned {type(component).__name__}, not a Component")
+            raise _Refused(hook, f"{hook} returned {type(component).__name__}, not a Component", _FIX_RETURN)
         if not isinstance(component.name, str) or not component.name or ":" in component.name:
-            raise _Refused(hook, f"{hook}: {component.name!r} is not a valid component name (text without ':')")
+            message = f"{hook}: {component.name!r} is not a valid component name (text without ':')"
+            raise _Refused(hook, message, "name it like an option, such as 'brevity'")
         if component.name in seen:
-            raise _Refused(hook, f"{hook} returns two components named {component.name!r}")
+            message = f"{hook} returns two components named {component.name!r}"
+            raise _Refused(hook, message, "give each component of a kind its own name")
         seen.add(component.name)
         for target in filter(None, (component.target or "-", component.config)):
-            if not _TARGET.fullmatch(target):
-                raise _Refused(hook, f"{hook}: {component.name}: {target!r} is not of the form `module:attribute`")
+            if not (isinstance(target, str) and _TARGET.fullmatch(target)):
+                message = f"{hook}: {component.name}: {target!r} is not of the form `module:attribute`"
+                raise _Refused(hook, message, "write, for example, 'my_plugin.brevity:Brevity'")
     return tuple(offered)
 
 
-def _explained(error: BaseException) -> str:
-    message = _one_line(f"{type(error).__name__}: {_text(error)}")
-    from kernelrl_core.plugins.moved import new_import
-
-    instead = new_import(error)
-    return f"{message}; write: {instead}" if instead else message
-
-
-def _text(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception:  # `__str__` of a plugin's exception is plugin code, too
-        return "(the text of the exception is not available)"
+def _shown(returned: object) -> str:
+    return "None" if returned is None else f"one {type(returned).__name__}"
 
 
 def _one_line(text: str) -> str:

@@ -7,6 +7,7 @@ registry().make("rewards", use)            # the implementation, constructed wit
 from __future__ import annotations
 
 import functools
+import inspect
 import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
@@ -18,6 +19,7 @@ from kernelrl_core.interfaces.component import Component
 from kernelrl_core.interfaces.requirements import Missing, missing_requirements
 from kernelrl_core.plugins.kinds import KINDS_BY_NAME, public_methods
 from kernelrl_core.plugins.known_distributions import distribution_of
+from kernelrl_core.plugins.load_errors import fix_of
 from kernelrl_core.plugins.loading import PluginInfo, load_plugins
 
 if TYPE_CHECKING:
@@ -41,6 +43,8 @@ T = TypeVar("T")
 
 class PluginFailed(KernelRLError):
     """Plugin code failed; the message names the plugin."""
+
+    see = "plugin"
 
     see = "plugin"
 
@@ -112,12 +116,21 @@ class Registry:
         base = KINDS_BY_NAME[kind].config
         if found is None:
             return base
+        where = f"plugin {plugin.name}: the {what} ({component.config})"
+        derived = f"derive a class from {base.__name__} of {KINDS_BY_NAME[kind].api}, decorated with @attrs.frozen"
         if not (isinstance(found, type) and attrs.has(found)):
-            raise PluginFailed(f"plugin {plugin.name}: the {what} ({component.config}) are not an attrs class")
+            raise PluginFailed(f"{where} are not an attrs class", fix=derived)
         if not issubclass(found, base):
             raise PluginFailed(
-                f"plugin {plugin.name}: the {what} ({component.config}) do not derive from {base.__name__}",
+                f"{where} do not derive from {base.__name__}",
                 fix=f"from {KINDS_BY_NAME[kind].api} import {base.__name__}, and derive {found.__name__} from it",
+            )
+        # Without a decorator of its own, a class has the fields of its base, and its options would be ignored.
+        ignored = [name for name in inspect.get_annotations(found) if name not in attrs.fields_dict(found)]
+        if ignored and "__attrs_attrs__" not in vars(found):
+            raise PluginFailed(
+                f"{where} are not an attrs class: the field {ignored[0]} would be ignored",
+                fix=f"write @attrs.frozen above {found.__name__}",
             )
         return found
 
@@ -125,7 +138,13 @@ class Registry:
         """Import the implementation of a component without calling it. Raises like `make`."""
         plugin, component = self._locate(kind, name)
         what = f"{_singular(kind)} {component.name!r}"
-        return self._guarded(plugin, component, f"cannot import the {what}", component.load)
+        loaded = self._guarded(plugin, component, f"cannot import the {what}", component.load)
+        if not callable(loaded):
+            raise PluginFailed(
+                f"plugin {plugin.name}: the {what} ({component.target}) is a {type(loaded).__name__}, not a class",
+                fix="let target= of the Component name a class or a function",
+            )
+        return loaded
 
     @overload
     def make(self, kind: Literal["backends"], use: Use) -> Backend: ...
@@ -160,6 +179,13 @@ class Registry:
         target = self.load(kind, use.use)
         what = f"{_singular(kind)} {component.name!r}"
         config = self.config_class(kind, use.use)
+        if missing := sorted(getattr(target, "__abstractmethods__", ())):
+            names, known = ", ".join(missing), public_methods(target) - {*missing}
+            raise PluginFailed(
+                f"plugin {plugin.name}: the {what} ({component.target}) lacks the method {names}",
+                fix=f"define {names} in {target.__name__}"
+                + (f", where {close} may be misspelt" if (close := nearest(missing[0], known)) else ""),
+            )
 
         def call() -> Any:
             if not component.config:
@@ -232,7 +258,7 @@ class Registry:
             if plugin.state == "broken":
                 problem = f"plugin {plugin.name} ({plugin.dist}) is broken: {plugin.error}"
                 raise MissingPrerequisite(
-                    f"no {what}: {problem}", fix=f"kernelrl plugins show {plugin.name}", see="plugin"
+                    f"no {what}: {problem}", fix=plugin.fix or f"kernelrl plugins show {plugin.name}", see="plugin"
                 )
             variable = plugin.error.rpartition(" ")[2]
             raise MissingPrerequisite(
@@ -255,21 +281,17 @@ class Registry:
             lacking = self.missing(component)
             if lacking and (error.name or "").partition(".")[0] in component.requires.modules:
                 raise MissingPrerequisite(f"plugin {plugin.name}: {failure}: {error}", fix=lacking[0].fix) from error
-            raise self._failed(plugin, failure, error) from error
+            raise self._failed(plugin, component, failure, error) from error
         except (Exception, SystemExit) as error:
-            raise self._failed(plugin, failure, error) from error
+            raise self._failed(plugin, component, failure, error) from error
 
     @staticmethod
-    def _failed(plugin: PluginInfo, failure: str, error: BaseException) -> PluginFailed:
-        from kernelrl_core.plugins.moved import new_import
-
+    def _failed(plugin: PluginInfo, component: Component, failure: str, error: BaseException) -> PluginFailed:
         message = " ".join("".join(traceback.format_exception_only(error)).split())
-        instead = new_import(error)
         return PluginFailed(
             f"plugin {plugin.name} ({plugin.dist} {plugin.version}): {failure}: {message}",
-            fix=f"in the plugin, write: {instead}"
-            if instead
-            else "rerun with --debug for the traceback, and report it to the plugin's author",
+            fix=fix_of(error, component)
+            or "rerun with --debug for the traceback, and report it to the plugin's author",
         )
 
 

@@ -61,8 +61,8 @@ def made(kind: str, path: tuple[str, ...], use: Use, registry: Registry) -> tupl
     except KernelRLError as error:
         return None, Contradiction(path, error.message, error.fix)
     plugin = registry.plugin_of(kind, use.use).name
-    message = f"plugin {plugin}: {KINDS_BY_NAME[kind].singular} {use.use!r}: {fault}"
-    return None, Contradiction(path, message, f"correct it in the plugin; kernelrl plugins check {plugin}")
+    message = f"plugin {plugin}: {KINDS_BY_NAME[kind].singular} {use.use!r}: {fault[0]}"
+    return None, Contradiction(path, message, f"in the plugin, {fault[1]}; kernelrl plugins check {plugin}")
 
 
 def contradicting_precision(evaluation: EvaluationSettings) -> Iterator[Contradiction]:

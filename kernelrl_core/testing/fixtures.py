@@ -29,8 +29,8 @@ import pytest
 from kernelrl_core.errors import KernelRLError, MissingPrerequisite, UsageError
 from kernelrl_core.interfaces.evaluators import Evaluator
 from kernelrl_core.plugins.registry import registry
-from kernelrl_core.recipe.plugin_faults import read_options
 from kernelrl_core.sources.yaml import parse_value
+from kernelrl_core.testing.contracts.options import read_options
 from kernelrl_core.testing.kernels import KernelTests
 from kernelrl_core.types import Evaluation, EvaluationRequest, Turn
 
@@ -60,9 +60,6 @@ class _Started(NamedTuple):
     evaluator: Evaluator
     block: Mapping[str, Any]
     """Name and options of the evaluator, as in a recipe."""
-
-
-pytest.register_assert_rewrite("kernelrl_core.testing.contracts")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -31,6 +32,7 @@ from kernelrl_core.version import API_VERSION
 __all__ = [
     "REFERENCE",
     "SOURCE",
+    "generated_turns",
     "make_candidate",
     "make_evaluation",
     "make_reply",
@@ -232,3 +234,58 @@ def turns_of_every_outcome() -> tuple[Turn, ...]:
         ),
         *(make_turn(Outcome.CORRECT, evaluation=evaluation) for evaluation in timed),
     )
+
+
+def generated_turns(count: int = 70, seed: int = 0) -> tuple[Turn, ...]:
+    """Turns of every outcome that rewards and feedback formatters get, with random and extreme values.
+
+    Sources, thinking, messages and replies are empty, short or very long; speedups go from 1e-6 to 1e6; any share of
+    the trials passed. Equal arguments give equal turns.
+    """
+    draw = random.Random(seed)
+    outcomes = [outcome for outcome in Outcome if outcome is not Outcome.INFRA_ERROR]
+    return tuple(_generated(draw, outcomes[number % len(outcomes)]) for number in range(count))
+
+
+def _generated(draw: random.Random, outcome: Outcome) -> Turn:
+    suspect = outcome not in (Outcome.FORMAT_ERROR, Outcome.HACKED) and draw.random() < 0.2
+    fields: dict[str, Any] = {
+        "task": make_task(level=draw.choice([None, 1, 2, 3, 4])),
+        "reply": make_reply(_text(draw), draw.choice([0, 1, 500, 8000]), stop_reason=draw.choice(["stop", "length"])),
+        "message": _text(draw),
+        "seconds": {"sample": draw.random(), "evaluate": 10 * draw.random()},
+    }
+    if suspect:
+        finding = Finding("library_compute", Severity.SUSPECT, _text(draw), draw.choice([None, 1, 99]), "source")
+        fields |= {"findings": (finding,), "verdict": Verdict.SUSPECT}
+    if outcome not in _NO_CANDIDATE:
+        source = draw.choice([SOURCE, "", SOURCE + _text(draw), "# \u00fc\u202e\n" + SOURCE])
+        thinking = _text(draw)
+        fields["extraction"] = Extraction(make_candidate(source, thinking=thinking), thinking=thinking)
+    if outcome not in _NOT_RUN:
+        fields["evaluation"] = _generated_evaluation(draw, outcome)
+    return make_turn(outcome, **fields)
+
+
+def _generated_evaluation(draw: random.Random, outcome: Outcome) -> Evaluation:
+    fields: dict[str, Any] = {"message": _text(draw), "own_kernel_share": draw.choice([None, 0.0, draw.random(), 1.0])}
+    if outcome is Outcome.INCORRECT:
+        kind: Any = draw.choice(["values", "shape", "dtype", "non_finite", "inputs"])
+        fields["tests_passed"] = draw.randrange(_TRIALS)
+        fields["mismatch"] = Mismatch(kind, "[0]", "a", "b", 10 ** draw.uniform(-9, 9), 1e-3, draw.random())
+    elif outcome is Outcome.CORRECT and draw.random() < 0.8:
+        speedup = draw.choice([10 ** draw.uniform(-6, 6), draw.uniform(0.5, 2.0), 1.0])
+        fields |= {
+            "runtime": make_runtime(100.0 / speedup),
+            "baseline": make_runtime(100.0),
+            "speedup": speedup,
+            "speedup_ci": (0.9 * speedup, 1.1 * speedup),
+            "eager_speedup": draw.choice([None, speedup, 2 * speedup]),
+            "profile": {"kernels": [{"name": "kernel", "registers": 255, "spill_stores_bytes": 8}]},
+        }
+    return make_evaluation(outcome, **fields)
+
+
+def _text(draw: random.Random) -> str:
+    line = draw.choice(["", "RuntimeError: an illegal memory access", "\x1b[31m\u202ered\0", "line\n" * 20])
+    return line * draw.choice([1, 1, 1, 300])

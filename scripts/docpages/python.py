@@ -79,4 +79,4 @@ def _elsewhere(pages: Mapping[str, str]) -> Iterator[tuple[tuple[str, str], str]
         for name in module.__all__:
             page = next((page for page in ("testing", *KINDS) if name in places[page]), None)
             anchor = f"#{places[page][name]}" if page else ""
-            yield (module.__name__, name), f"../plugins/{page or 'testing'}.md{anchor}"
+            yield _key(module, name), f"../plugins/{page or 'testing'}.md{anchor}"

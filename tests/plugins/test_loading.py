@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from kernelrl_core.plugins import load_errors
 from kernelrl_core.plugins.loading import PluginInfo, load_plugins
 
 Install = Callable[..., None]
@@ -54,51 +55,54 @@ def test_a_plugin_is_listed_with_its_components_without_importing_them(install: 
     assert [component.name for component in plugin.components["rewards"]] == ["brevity"]
 
 
-@pytest.mark.parametrize(
-    ("body", "stage", "error"),
-    [
-        ("import a_module_that_is_not_there", "import", "ModuleNotFoundError: No module named"),
-        ("def broken(:", "import", "SyntaxError"),
-        ("raise SystemExit(3)", "import", "SystemExit: 3"),
-        (
-            GOOD + "\n    @hookimpl\n    def kernelrl_reward():\n        return []",
-            "hooks",
-            "kernelrl_reward is not a hook of kernelrl 0.1.0; did you mean 'kernelrl_rewards'?",
-        ),
-        ("@hookimpl\ndef kernelrl_rewards(gpu):\n    return []", "hooks", "gpu"),
-        ("def kernelrl_rewards():\n    return []", "hooks", "not marked with @hookimpl"),
-        (
-            "@hookimpl\ndef kernelrl_rewards():\n    raise RuntimeError('no\\nlicence')",
-            "kernelrl_rewards",
-            "no licence",
-        ),
-        (
-            "@hookimpl\ndef kernelrl_tasks():\n    yield Component('a', 'b:c')\n    raise OSError('half')",
-            "kernelrl_tasks",
-            "OSError: half",
-        ),
-        (
-            "@hookimpl\ndef kernelrl_rewards():\n    return ['speedup']",
-            "kernelrl_rewards",
-            "returned str, not a Component",
-        ),
-        ("@hookimpl\ndef kernelrl_rewards():\n    return None", "kernelrl_rewards", "TypeError"),
-        (
-            "@hookimpl\ndef kernelrl_rewards():\n    return [Component('a', 'b:c'), Component('a', 'd:e')]",
-            "kernelrl_rewards",
-            "two components named 'a'",
-        ),
-        (
-            "@hookimpl\ndef kernelrl_rewards():\n    return [Component('a', 'b.c')]",
-            "kernelrl_rewards",
-            "module:attribute",
-        ),
-        ("@hookimpl\ndef kernelrl_rewards():\n    return [Component('a:b', 'b:c')]", "kernelrl_rewards", "not a valid"),
-    ],
-    ids=lambda value: None,
-)
-def test_a_faulty_plugin_is_broken_with_a_one_line_error_and_affects_no_other(
-    install: Install, body: str, stage: str, error: str
+HOOK = "@hookimpl\ndef kernelrl_rewards():\n    "
+FAULTY = [
+    ("import absent_module", "import", "No module named 'absent_module'", "pip install absent_module"),
+    ("def broken(:", "import", "SyntaxError", "kernelrl plugins show faulty"),
+    ("raise SystemExit(3)", "import", "SystemExit: 3", "remove the call of sys.exit"),
+    ("@hookimpl\ndef kernelrl_reward():\n    return []", "hooks", "kernelrl_reward is not a hook", "kernelrl_rewards"),
+    (
+        "def kernelrl_reward():\n    return []",
+        "hooks",
+        "did you mean 'kernelrl_rewards'?",
+        "rename it to kernelrl_rewards",
+    ),
+    ("@hookimpl\ndef kernelrl_rewards(gpu):\n    return []", "hooks", "gpu", "without arguments"),
+    ("def kernelrl_rewards():\n    return []", "hooks", "not marked with @hookimpl", "write @hookimpl above"),
+    (f"{HOOK}raise RuntimeError('no\\nlicence')", "kernelrl_rewards", "no licence", "kernelrl plugins show faulty"),
+    (
+        f"{HOOK}yield Component('a', 'b:c')\n    raise OSError('half')",
+        "kernelrl_rewards",
+        "OSError: half",
+        "show faulty",
+    ),
+    (f"{HOOK}return ['speedup']", "kernelrl_rewards", "returned str, not a Component", "return a list"),
+    (f"{HOOK}return 'speedup'", "kernelrl_rewards", "returned one str, not a list", "return a list"),
+    (f"{HOOK}return None", "kernelrl_rewards", "returned None, not a list of Component", "return a list"),
+    (f"{HOOK}return Component('a', 'b:c')", "kernelrl_rewards", "returned one Component", "return a list"),
+    (f"{HOOK}return [Component('a', 'b:c')] * 2", "kernelrl_rewards", "two components named 'a'", "its own name"),
+    (
+        f"{HOOK}return [Component('a', 'b.c')]",
+        "kernelrl_rewards",
+        "'b.c' is not of the form",
+        "my_plugin.brevity:Brevity",
+    ),
+    (f"{HOOK}return [Component('a:b', 'b:c')]", "kernelrl_rewards", "not a valid component name", "'brevity'"),
+    (
+        "from kernelrl_core.api import Requires\n"
+        + HOOK
+        + "return [Component('a', 'b:c', requires=Requires('torch'))]",
+        "kernelrl_rewards",
+        "Requires.modules must be a tuple of text, got 'torch'",
+        "kernelrl plugins show faulty",
+    ),
+]
+"""Source of a plugin, point of failure, part of the error, part of the fix."""
+
+
+@pytest.mark.parametrize(("body", "stage", "error", "fix"), FAULTY, ids=[error for _, _, error, _ in FAULTY])
+def test_a_faulty_plugin_is_broken_with_one_line_and_a_fix_and_affects_no_other(
+    install: Install, body: str, stage: str, error: str, fix: str
 ) -> None:
     install("faulty", body)
     install("sound", GOOD)
@@ -106,8 +110,14 @@ def test_a_faulty_plugin_is_broken_with_a_one_line_error_and_affects_no_other(
     faulty = plugins["faulty"]
     assert (faulty.state, faulty.failed_at) == ("broken", stage)
     assert error in faulty.error
-    assert "\n" not in faulty.error
+    assert fix in faulty.fix
+    assert "\n" not in faulty.error + faulty.fix
     assert plugins["sound"].state == plugins["core"].state == "ok"
+
+
+def test_a_helper_that_resembles_no_hook_is_allowed(install: Install) -> None:
+    install("sound", GOOD + "\n    def kernelrl_version_of_this():\n        return 1")
+    assert loaded()["sound"].state == "ok"
 
 
 def test_a_plugin_with_one_failing_hook_has_no_components(install: Install) -> None:
@@ -125,12 +135,16 @@ def test_an_error_whose_str_raises_is_recorded(install: Install) -> None:
     assert loaded()["faulty"].state == "broken"
 
 
-@pytest.mark.parametrize("requirement", ["kernelrl>=9", "kernelrl<0.1", "Kernelrl==0.0.1"])
-def test_an_incompatible_plugin_is_refused_before_its_import(install: Install, requirement: str) -> None:
+@pytest.mark.parametrize(
+    ("requirement", "upgraded"),
+    [("kernelrl>=9", "kernelrl"), ("kernelrl<0.1", "demo-old"), ("Kernelrl==0.0.1", "demo-old")],
+)
+def test_an_incompatible_plugin_is_refused_before_its_import(install: Install, requirement: str, upgraded: str) -> None:
     install("old", "raise AssertionError('imported')", requires=requirement)
     plugin = loaded()["old"]
     assert (plugin.state, plugin.failed_at) == ("broken", "version")
     assert "this is kernelrl 0.1.0" in plugin.error
+    assert plugin.fix == f"pip install --upgrade {upgraded}"
 
 
 def test_a_requirement_with_a_false_marker_is_ignored(install: Install) -> None:
@@ -146,8 +160,8 @@ def test_a_duplicate_plugin_name_is_reported_and_the_distribution_of_that_name_k
         ("kernelrl-plugin-fake", "ok"),
         ("other-dist", "broken"),
     ]
-    assert "other-dist" in both[1].error
-    assert "kernelrl-plugin-fake" in both[1].error
+    assert both[1].error == "kernelrl-plugin-fake and other-dist both provide a plugin 'fake'"
+    assert both[1].fix == "pip uninstall other-dist"
 
 
 def test_unreadable_entry_points_break_only_their_distribution(install: Install) -> None:
@@ -175,12 +189,31 @@ def test_tracing_writes_each_hook_call_to_stderr(install: Install, capsys: pytes
     assert "kernelrl: sound.kernelrl_rewards" in capsys.readouterr().err
 
 
-def test_output_of_a_plugin_during_import_does_not_reach_stdout(
+def test_output_of_a_plugin_during_import_becomes_a_line_on_stderr(
     install: Install, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    install("chatty", "print('hello')\n" + textwrap.dedent(GOOD))
+    install("chatty", "print('hello')\nprint('again')\n" + textwrap.dedent(GOOD))
     assert loaded()["chatty"].state == "ok"
-    assert capsys.readouterr().out == ""
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err == (
+        "kernelrl: plugin chatty prints while it is imported: 'hello'; fix: remove the print in the plugin\n"
+    )
+
+
+def test_a_slow_import_is_named_while_it_takes_place(
+    install: Install, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(load_errors, "_LONG_S", 0.02)
+    monkeypatch.setattr(load_errors, "_LOOK_EVERY_S", 0.01)
+    install("sound", GOOD)
+    # Ends when the line is there: a line after the import would come too late for the user.
+    install("slow", "import sys, time\nwhile not sys.stderr.getvalue():\n    time.sleep(0.01)\n")
+    assert loaded()["slow"].state == "ok"
+    said = capsys.readouterr().err
+    assert said.startswith("kernelrl: the import of plugin slow has taken 0.02 s so far; fix: ")
+    assert said.endswith("KERNELRL_DISABLE_PLUGINS=slow\n")
+    assert said.count("\n") == 1
 
 
 def test_plugins_are_sorted_by_name(install: Install) -> None:

@@ -82,14 +82,13 @@ def loaded() -> PluginInfo:
 )
 def test_the_message_has_the_replacement_import(install: Install, statement: str, message: str, instead: str) -> None:
     install(statement)
-    error = loaded().error
-    assert error.startswith(message)
-    assert error.endswith(f"; write: {instead}")
+    assert loaded().error.startswith(message)
+    assert loaded().fix == f"in the plugin, write: {instead}"
 
 
 def test_a_failing_import_in_a_submodule_of_the_plugin_is_found(install: Install) -> None:
     install("import demo_inner", demo_inner="\nfrom kernelrl_core.judging import Reward\n")
-    assert loaded().error.endswith("; write: from kernelrl_core.api.rewards import Reward")
+    assert loaded().fix.endswith("write: from kernelrl_core.api.rewards import Reward")
 
 
 def test_a_missing_module_outside_the_core_gets_no_replacement(install: Install) -> None:
@@ -99,7 +98,7 @@ def test_a_missing_module_outside_the_core_gets_no_replacement(install: Install)
 
 def test_the_replacement_import_works(install: Install) -> None:
     install("from kernelrl_core.flow import Policy, PolicyCapabilities, Reward")
-    _, _, advice = loaded().error.partition("; write: ")
+    _, _, advice = loaded().fix.partition("write: ")
     names: dict[str, object] = {}
     exec(advice, names)
     assert {"Policy", "PolicyCapabilities", "Reward"} <= set(names)
@@ -113,4 +112,4 @@ def test_plugins_list_shows_the_replacement(install: Install, monkeypatch: pytes
     assert shown.exit_code == 0
     (line,) = (line for line in shown.output.splitlines() if line.startswith("old "))
     assert "BROKEN: ModuleNotFoundError: No module named 'kernelrl_core.judging'" in line
-    assert line.endswith("; write: from kernelrl_core.api.rewards import Reward")
+    assert line.endswith("; fix: in the plugin, write: from kernelrl_core.api.rewards import Reward")

@@ -167,10 +167,10 @@ def test_the_error_about_a_misspelt_option_has_line_and_nearest_name(environment
 def test_a_plugin_whose_components_load_passes_its_check(environment: Path, tmp_path: Path) -> None:
     checked = kernelrl(environment, tmp_path, "plugins", "check", "brevity")
     assert (checked.returncode, checked.stderr) == (0, "")
-    assert checked.stdout == "rewards: brevity: loads\ncheckers: no_sine: loads\n"
+    assert checked.stdout == "rewards: brevity: passes\ncheckers: no_sine: passes\n"
 
 
 def test_a_broken_plugin_fails_its_check(environment: Path, tmp_path: Path) -> None:
     checked = kernelrl(environment, tmp_path, "plugins", "check", "ruin")
     assert checked.returncode == 1
-    assert "ruin: broken: ModuleNotFoundError" in checked.stdout
+    assert "plugin ruin: FAILS: broken: ModuleNotFoundError" in checked.stdout

@@ -20,6 +20,7 @@ from kernelrl_openai_server import LOGPROB, OpenAIServer
 
 from kernelrl_core.errors import ExitCode, InfrastructureError, KernelRLError, MissingPrerequisite, UsageError
 from kernelrl_core.interfaces.policies import PolicyContext, TrainablePolicy
+from kernelrl_core.testing.contracts import PolicyContract
 from kernelrl_core.types import Message, Reply
 from kernelrl_core.types.training import SamplingSettings
 from kernelrl_plugin_openai import endpoint
@@ -68,6 +69,14 @@ def context() -> PolicyContext:
 
 async def one_reply(policy: OpenAIPolicy) -> Reply:
     return await policy.sample(policy.render(ASK), SETTINGS)
+
+
+class TestContract(PolicyContract):
+    component = "openai"
+
+    @pytest.fixture(autouse=True)
+    def _served(self, server: OpenAIServer) -> None:
+        self.options = {"model": "tiny", "base_url": server.url, "context_tokens": 4096}
 
 
 # --- a reply --------------------------------------------------------------------------------------------------------

@@ -223,3 +223,19 @@ class TestBm25(RetrieverContract):
 
 class TestValue(TestBm25):
     component = "value"
+
+
+class TestFaiss(TestBm25):
+    component = "faiss"
+
+    @pytest.fixture(autouse=True)
+    def _embedder(self, fakes: Any) -> None:
+        self.fakes = fakes
+
+    def make(self) -> Any:
+        """With an embedder of the tests: a real one needs torch and a model."""
+        return make(self.component, Path(self.options["index"]), self.fakes)
+
+
+class TestHybrid(TestFaiss):
+    component = "hybrid"

@@ -38,6 +38,8 @@ class ScriptedReply:
 class ScriptedConfig(PolicyConfig):
     """The replies, and the choice among several matching ones."""
 
+    check_options = {"replies": [{"reply": "one"}, {"reply": "two"}]}  # noqa: RUF012
+
     path: Path | None = None
     """File with the replies: JSONL with one object per line, or JSON or YAML with a list of objects or strings."""
     replies: tuple[ScriptedReply, ...] = ()

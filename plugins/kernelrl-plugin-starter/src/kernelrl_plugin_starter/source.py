@@ -27,6 +27,8 @@ class StarterTasks(TaskSource):
             UsageError: `names` contains an unknown name.
     """
 
+    training_splits = ("practice",)
+
     def __init__(self, options: StarterOptions) -> None:
         known = [entry.name for entry in ENTRIES]
         for name in options.names:

@@ -61,6 +61,8 @@ class WarmStart:
 class TorchConfig(PolicyConfig):
     """The model, its adapters and its device. Without `model` a small transformer is built from scratch."""
 
+    check_options = {"width": 32, "layers": 1, "heads": 2, "warm_start": {"steps": 2}}  # noqa: RUF012
+
     model: str | None = None
     """Directory or hub id of a Hugging Face causal language model. Null: build a model from scratch."""
     width: PositiveInt = PositiveInt(128)

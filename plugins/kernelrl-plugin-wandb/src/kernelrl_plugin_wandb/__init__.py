@@ -13,6 +13,6 @@ def kernelrl_loggers() -> list[Component]:
             "kernelrl_plugin_wandb.logger:WandbLogger",
             config="kernelrl_plugin_wandb.config:WandbConfig",
             summary="Metrics on Weights & Biases",
-            requires=Requires(modules=("wandb",), fix="pip install kernelrl-plugin-wandb"),
+            requires=Requires(modules=("wandb", "google.protobuf"), fix="pip install kernelrl-plugin-wandb"),
         )
     ]

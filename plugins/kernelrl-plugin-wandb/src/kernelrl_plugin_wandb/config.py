@@ -20,6 +20,8 @@ __all__ = ["WandbConfig"]
 class WandbConfig(LoggerConfig):
     """Options of logger `wandb`."""
 
+    check_options = {"project": "check", "mode": "offline"}  # noqa: RUF012
+
     project: str = ""
     """Project on W&B. Required."""
     entity: str | None = None
