@@ -46,8 +46,6 @@ class PluginFailed(KernelRLError):
 
     see = "plugin"
 
-    see = "plugin"
-
 
 @functools.cache
 def registry() -> Registry:
