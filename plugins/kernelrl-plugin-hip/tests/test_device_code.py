@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -47,6 +49,14 @@ def test_device_code_of_examples_compiles_and_is_not_reported_as_correct(
     found = judge(example.kernel, arch)
     assert (found.build, found.outcome, found.tests_passed) == (BuildStatus.BUILT, Outcome.INFRA_ERROR, 0)
     assert found.message.startswith(f"Device code compiled for {arch}; the host part was not. Not run")
+
+
+def test_the_kernel_of_the_tutorial_compiles(judge: Judge) -> None:
+    page = (Path(__file__).parents[3] / "docs/tutorials/hip.md").read_text(encoding="utf-8")
+    (kernel,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert judge(kernel).build is BuildStatus.BUILT
+    found = judge(kernel.replace("fmaxf(x[i], 0.0f)", "fmaxf(x[i])"))
+    assert "error: no matching function for call to 'fmaxf'" in found.message
 
 
 def test_compile_error_has_its_line_and_no_paths(judge: Judge) -> None:

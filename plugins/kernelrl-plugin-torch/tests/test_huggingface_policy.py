@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import resource
 import shutil
 from pathlib import Path
@@ -108,6 +109,26 @@ def test_prompts_are_rendered_by_the_models_template(make_context, model_dir) ->
         assert tokenizer.decode(policy.render(MESSAGES).tokens) == text
         continued = policy.render((*MESSAGES, Message("assistant", "<think>")))
         assert tokenizer.decode(continued.tokens) == text + "<think>"
+        await policy.aclose()
+
+    asyncio.run(work())
+
+
+def test_the_tiny_model_of_the_tutorial_samples_with_its_template(
+    make_context, sampling, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (Path(__file__).parents[3] / "docs/tutorials/own_model.md").read_text(encoding="utf-8")
+    (program,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    exec(program, {})
+
+    async def work() -> None:
+        policy = await started(make_context(), tmp_path / "tiny_model", lora_rank=8)
+        prompt = policy.render(MESSAGES)
+        text = "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nSay abc.<|im_end|>\n<|im_start|>assistant\n"
+        tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "tiny_model")
+        assert tokenizer.decode(prompt.tokens) == text
+        assert (await policy.sample(prompt, sampling(0, max_tokens=8))).tokens
         await policy.aclose()
 
     asyncio.run(work())
