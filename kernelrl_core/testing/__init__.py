@@ -8,8 +8,8 @@
 | `testing.training` | a recipe of fakes, and the training loop in the test's process |
 | `testing.fixtures` | a pytest plugin: an isolated cache directory, one evaluator per test session, `assert_kernel` |
 
-`kernelrl plugins new` writes the tests of a plugin with this kit. Each module of `kernelrl_core.interfaces` shows those of
-its sample plugin.
+`kernelrl plugins new` writes the tests of a plugin with this kit. Each module of `kernelrl_core.interfaces` shows those
+of its sample plugin.
 
 Only `testing.fixtures` imports pytest (`pip install 'kernelrl[testing]'`). The rest of the core never imports this
 package.
