@@ -87,7 +87,7 @@ def machine_facts(device: str) -> Mapping[str, Any]:
         found["gpu_id"] = device_name(device)
         found["compute_capability"] = f"{properties.major}.{properties.minor}"
         found["cuda"] = str(torch.version.cuda or torch.version.hip)
-        found["driver"] = _driver_version()
+        found["driver"] = _first_match("/proc/driver/nvidia/version", r"\s(\d+\.[\d.]+)\s") or "unknown"
     else:
         found["cpu"] = _processor()
     return found
@@ -172,11 +172,6 @@ def _fastest(work: Callable[[], object], device: str) -> float:
         wait()
         times.append(time.perf_counter() - started)
     return statistics.median(times[2:])
-
-
-def _driver_version() -> str:
-    """That of NVIDIA's driver."""
-    return _first_match("/proc/driver/nvidia/version", r"\s(\d+\.[\d.]+)\s") or "unknown"
 
 
 @functools.cache

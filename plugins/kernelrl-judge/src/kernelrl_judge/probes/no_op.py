@@ -10,7 +10,6 @@ It does not find a candidate that looks at the results of its kernels, and a ker
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
 from typing import Any
 
 import attrs
@@ -34,22 +33,16 @@ def why_not(request: EvaluationRequest, evaluation: Evaluation, backend: Any, mo
     settings = request.settings
     if evaluation.outcome is not Outcome.CORRECT or settings.profile != "strict" or "no_op" not in settings.probes:
         return ""
-    if not (_always(mode, settings.probes) or _is_suspect(request, evaluation)):
+    # On a device the probe takes a context and a build, in the interpreter a fifth of the whole. Where the operators of
+    # torch are listed in every call, something must speak against a candidate first.
+    always = mode == "cpu" or (mode == "interpreter" and "operators" not in settings.probes)
+    if not (always or _is_suspect(request, evaluation)):
         return ""
     if not request.kernels and request.kernels_complete:
         return "no kernel was found in the source"
     if not backend.disables_kernels:
         return f"backend {request.backend} cannot disable kernels"
     return None
-
-
-def _always(mode: str, probes: Collection[str]) -> bool:
-    """Whether candidates are probed that nothing speaks against.
-
-    On a device the probe takes a context and a build, and in the interpreter a fifth of the whole, where the operators
-    of torch are listed in every call.
-    """
-    return mode == "cpu" or (mode == "interpreter" and "operators" not in probes)
 
 
 def probe_request(request: EvaluationRequest) -> EvaluationRequest:
