@@ -102,7 +102,7 @@ def test_every_code_block_names_its_language() -> None:
         for block in page_blocks.blocks(page)
         if block.language not in LANGUAGES
     ]
-    assert unnamed == []
+    assert not unnamed, "\n".join(unnamed)
 
 
 @by_page
@@ -115,7 +115,7 @@ def test_every_command_line_is_accepted(page: Path, tmp_path: Path, monkeypatch:
         if not shows_error(line):
             wrong = fault(line.words) if line.words[0] == "kernelrl" else programs.fault(line.words, text, start(page))
             found += [f"{line.place}: {' '.join(line.words)}: {wrong}"] if wrong else []
-    assert found == []
+    assert not found, "\n".join(found)
 
 
 def test_every_command_in_the_header_of_a_recipe_is_accepted() -> None:
@@ -125,7 +125,7 @@ def test_every_command_in_the_header_of_a_recipe_is_accepted() -> None:
         lines = list(command_lines(Block(page_blocks.name(path), "sh", commands)))
         assert lines, path
         found += [f"{line.place}: {' '.join(line.words)}: {wrong}" for line in lines if (wrong := fault(line.words))]
-    assert found == []
+    assert not found, "\n".join(found)
 
 
 def test_every_command_that_a_sentence_mentions_exists() -> None:
@@ -141,7 +141,7 @@ def test_every_command_that_a_sentence_mentions_exists() -> None:
             elif words[:1] and words[0] in ("make", "just", "pip", "python") and len(words) > 1:
                 wrong = programs.fault([word.strip("'\"") for word in words], text)
             found += [f"{place}: {' '.join(words)}: {wrong}"] if wrong else []
-    assert found == []
+    assert not found, "\n".join(found)
 
 
 @by_page
@@ -283,7 +283,7 @@ def test_every_path_exists() -> None:
             and not (ROOT / path).exists()
             and not (page.parent / path).exists()
         ]
-    assert found == []
+    assert not found, "\n".join(found)
 
 
 @by_page
