@@ -57,6 +57,8 @@ def sync_to_disk(path: Path) -> None:
 def write_atomically(path: Path, content: str | bytes, *, mode: int = 0o644, sync: bool = True) -> None:
     """Replace a file atomically: readers, and the state after a crash, see the old or the new content.
 
+    Devices and pipes, such as /dev/null and /dev/stdout, are written to instead: a rename would remove them.
+
     Args:
         content: text is written as UTF-8.
         mode: permissions before the umask.
@@ -65,11 +67,16 @@ def write_atomically(path: Path, content: str | bytes, *, mode: int = 0o644, syn
     Raises:
         OSError: the disk is full, broken or read-only; the old file is unchanged.
     """
+    data = content.encode("utf-8") if isinstance(content, str) else content
+    if path.parent == Path("/dev") or (path.exists() and not path.is_file() and not path.is_dir()):
+        with open(path, "wb") as stream:
+            stream.write(data)
+        return
     temporary = _beside(path)
     try:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
         with os.fdopen(descriptor, "wb") as stream:
-            stream.write(content.encode("utf-8") if isinstance(content, str) else content)
+            stream.write(data)
             stream.flush()
             if sync:
                 os.fsync(descriptor)

@@ -53,6 +53,18 @@ def test_the_cache_directory_comes_from_the_environment_or_the_user(
     assert cache_directory() == tmp_path / "user" / "kernelrl"
 
 
+def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    found: list[str] = []
+    reader = threading.Thread(target=lambda: found.append(pipe.read_text()))
+    reader.start()
+    write_atomically(pipe, "text")
+    reader.join()
+    assert found == ["text"]
+    assert pipe.is_fifo()
+
+
 def test_a_disk_error_names_the_file_and_a_fix(tmp_path: Path) -> None:
     found = disk_error(tmp_path / "a", OSError(errno.ENOSPC, "No space left on device"))
     assert type(found) is StorageError
