@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import logging
 import os
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kernelrl_core.errors import ExitCode, KernelRLError, UsageError, more, nearest
+from kernelrl_core.errors import ExitCode, KernelRLError, LookupFailed, UsageError, more, nearest
 from kernelrl_core.version import __version__
 
 if TYPE_CHECKING:
@@ -93,6 +94,7 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0] if args else ""
         if name and not name.startswith("-") and not ctx.resilient_parsing and self._find(name) is None:
+            _require_plugin_of(name)
             close = nearest(name, self.list_commands(ctx))
             raise click.UsageError(f"no command {name!r}{f'; did you mean {close!r}?' if close else ''}", ctx)
         return super().resolve_command(ctx, args)
@@ -112,6 +114,18 @@ def _summaries() -> list[tuple[str, str]]:
     """Name and summary of each command, from the tables, so that no command is imported."""
     own = [(name, summary) for name, (_, summary) in COMMANDS.items()]
     return [*own, *((name, component.summary) for name, component in _plugin_commands().items())]
+
+
+def _require_plugin_of(command: str) -> None:
+    """Check that no plugin is known to provide a command that was not found.
+
+    Raises:
+        MissingPrerequisite: its plugin is not installed, broken or disabled.
+    """
+    from kernelrl_core.plugins.registry import registry
+
+    with contextlib.suppress(LookupFailed):
+        registry().find("commands", command)
 
 
 def _plugin_commands() -> dict[str, Any]:

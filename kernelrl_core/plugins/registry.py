@@ -18,7 +18,7 @@ from kernelrl_core.errors import KernelRLError, LookupFailed, MissingPrerequisit
 from kernelrl_core.interfaces.component import Component
 from kernelrl_core.interfaces.requirements import Missing, missing_requirements
 from kernelrl_core.plugins.kinds import KINDS_BY_NAME, public_methods
-from kernelrl_core.plugins.known_distributions import distribution_of
+from kernelrl_core.plugins.known_distributions import distribution_of, known_distributions
 from kernelrl_core.plugins.load_errors import fix_of
 from kernelrl_core.plugins.loading import PluginInfo, load_plugins
 
@@ -64,6 +64,7 @@ class Registry:
         """The plugin named `name`, or that of the distribution `name`; it may be broken or disabled.
 
         Raises:
+            MissingPrerequisite: it is a bundled plugin that is not installed.
             LookupFailed: there is none; the message suggests the nearest name.
         """
         # If two distributions provide one name, the broken one is found by its distribution.
@@ -74,6 +75,8 @@ class Registry:
         if offers:
             hint = ", ".join(f"it is a {_singular(kind)} of plugin {plugin!r}" for plugin, kind in offers)
             raise LookupFailed(f"no plugin {name!r}; {hint}", fix=f"kernelrl plugins show {offers[0][0]}", see="plugin")
+        for dist in sorted(known_distributions() & {name, f"kernelrl-{name}", f"kernelrl-plugin-{name}"}):
+            raise MissingPrerequisite(f"no plugin {name!r}: {dist} is not installed", fix=f"pip install {dist}")
         close = suggestion(name, {plugin.name for plugin in self.plugins})
         raise LookupFailed(f"no plugin {name!r}; {close}", fix="kernelrl plugins list", see="plugin")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 import attrs
@@ -48,14 +49,18 @@ class RecipeError(UsageError):
     """A recipe cannot be used.
 
     Args:
-        problems: all mistakes, ordered by file and line. If all are `missing`, the exit code is 3, else 2.
+        problems: all mistakes, ordered by file and line. If all are `missing`, the exit code is 3, else 2. If several
+            distributions must be installed, `fix` is the one command that installs all of them.
     """
 
     see = "recipe"
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
-        super().__init__("\n".join(map(str, self.problems)))
+        commands = (re.fullmatch(r"pip install (\S+)", problem.hint) for problem in self.problems)
+        missing = sorted({command[1] for command in commands if command})
+        fix = f"pip install {' '.join(missing)}" if len(missing) > 1 else ""
+        super().__init__("\n".join(map(str, self.problems)), fix=fix)
         if self.problems and all(problem.missing for problem in self.problems):
             self.exit_code = ExitCode.MISSING
 

@@ -18,6 +18,7 @@ from kernelrl_command_server import CommandServer
 from kernelrl_core.cli import main as main_module
 from kernelrl_core.cli.doctor import _lines
 from kernelrl_core.errors import KernelRLError, MissingPrerequisite, UsageError
+from kernelrl_core.plugins.registry import Registry
 
 Call = Callable[..., tuple[int, str, str]]
 
@@ -67,6 +68,24 @@ def test_a_mistake_in_the_arguments_gets_the_nearest_right_word_and_exit_code_2(
 
 
 MORE = "kernelrl: more: kernelrl explain"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "distribution"),
+    [
+        (["modal", "status"], "kernelrl-plugin-modal"),
+        (["lab"], "kernelrl-lab"),
+        (["plugins", "show", "hip"], "kernelrl-plugin-hip"),
+        (["plugins", "check", "kernelrl-report"], "kernelrl-report"),
+    ],
+)
+def test_a_command_or_plugin_that_is_not_installed_gets_its_install_command(
+    call: Call, monkeypatch: pytest.MonkeyPatch, arguments: list[str], distribution: str
+) -> None:
+    monkeypatch.setattr("kernelrl_core.plugins.registry.registry", lambda: Registry(()))
+    code, out, err = call(*arguments)
+    assert (code, out) == (3, "")
+    assert f"{distribution} is not installed\nkernelrl: fix: pip install {distribution}\n" in err
 
 
 @pytest.mark.parametrize(

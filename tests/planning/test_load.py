@@ -235,6 +235,16 @@ def test_exit_code_3_is_for_missing_plugins_only(plugins: Registry) -> None:
         assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
 
 
+def test_one_command_installs_all_missing_plugins(plugins: Registry) -> None:
+    missing = ("policy={use: tinker}", "feedback={use: raw}")
+    with pytest.raises(RecipeError) as caught:
+        read(plugins, "", *missing)
+    assert caught.value.fix == "pip install kernelrl-plugin-feedback kernelrl-plugin-tinker"
+    with pytest.raises(RecipeError) as caught:
+        read(plugins, "", missing[0])
+    assert caught.value.fix == ""
+
+
 def test_an_import_error_of_options_names_the_plugin(plugins: Registry) -> None:
     (found,) = problems(plugins, "loggers: {t: {use: unreadable}}\n")
     assert "loggers.t.use: plugin demo (dist-demo 1): cannot import the options of logger 'unreadable'" in found
