@@ -5,6 +5,9 @@
 #   make lint         setup, then ruff, mypy, the import contracts and the words
 #   make docs         the documentation as a site in build/docs; installs Sphinx, needs no setup; fails for a dead link
 #   make format       setup, then fix and format with ruff
+#   make dist         setup, then build and check wheels and source distributions of all packages in dist/
+#   make test-oldest  setup, then the tests of the core with the oldest versions of its dependencies
+#   make test-newest  setup, then the same with the newest
 # Variables:
 #   TORCH_INDEX=URL     additional package index for PyTorch, for example one with CPU-only wheels
 #   PYTHON=python3.12   interpreter that creates .venv
@@ -18,7 +21,7 @@ DOCS_STAMP := $(VENV)/.installed-docs
 PROJECTS := pyproject.toml $(wildcard plugins/*/pyproject.toml) requirements.txt constraints.txt
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 
-.PHONY: setup quickstart test lint docs format
+.PHONY: setup quickstart test lint docs format dist test-oldest test-newest
 
 setup: $(STAMP)
 
@@ -57,3 +60,19 @@ docs: $(DOCS_STAMP)
 format: setup
 	$(BIN)/python -m ruff check --fix .
 	$(BIN)/python -m ruff format .
+
+dist: setup
+	$(BIN)/python scripts/dist.py
+
+test-oldest: RESOLUTION := lowest-direct
+test-newest: RESOLUTION := highest
+
+# The plugins take part, because tests of the core use their components.
+test-oldest test-newest: setup
+	$(PIP) uv
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python build/$@
+	$(BIN)/uv pip install --quiet --python build/$@ --resolution $(RESOLUTION) --editable '.[dev,parquet]'
+	$(BIN)/uv pip freeze --quiet --python build/$@ --exclude-editable > build/$@/dependencies.txt
+	$(subst -m pip,-m pip --python build/$@,$(PIP)) --constraint build/$@/dependencies.txt \
+	  $(shell grep '^torch==' constraints.txt) $(patsubst %,--editable %,$(wildcard plugins/*))
+	build/$@/bin/python -m pytest tests

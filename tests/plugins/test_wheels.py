@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
+from types import ModuleType
+from zipfile import ZipFile
 
 import pytest
 from packaging.requirements import Requirement
@@ -36,14 +40,34 @@ def dependencies(name: str) -> Iterator[metadata.Distribution]:
     yield from found.values()
 
 
+def script() -> ModuleType:
+    """The program that builds and checks distributions."""
+    spec = importlib.util.spec_from_file_location("dist", ROOT / "scripts/dist.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+DIST = script()
+
+
 @pytest.fixture(scope="module")
-def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def built(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, tuple[Path, Path]]:
+    """Project -> wheel and source distribution."""
+    for module in ("build", "hatchling"):
+        pytest.importorskip(module, reason=f"building a wheel offline needs {module} in this environment")
+    folder = tmp_path_factory.mktemp("built")
+    return {project: DIST.build(project, folder) for project in PROJECTS}
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory, built: dict[Path, tuple[Path, Path]]) -> Path:
     """Programs of a virtual environment with three wheels and the dependencies of the core only."""
-    pytest.importorskip("hatchling", reason="building a wheel offline needs hatchling in this environment")
     folder = tmp_path_factory.mktemp("wheels")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder / "env")], check=True)
-    pip("wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), *map(str, PROJECTS))
-    wheels = sorted(str(path) for path in folder.glob("*.whl"))
+    wheels = [str(wheel) for wheel, _ in built.values()]
     pip("--python", str(folder / "env/bin/python"), "install", "--quiet", "--no-deps", "--no-index", *wheels)
     # Nothing is downloaded: the dependencies of the core are linked from the environment of the tests.
     packages = folder / "packages"
@@ -100,3 +124,36 @@ def test_validate_names_the_plugins_to_install(environment: Path, tmp_path: Path
     done = call(environment, tmp_path, "kernelrl", "validate", "smoke")
     assert done.returncode == 3, done.stderr
     assert "pip install kernelrl-plugin-torch" in done.stderr
+
+
+tracked = pytest.mark.skipif(
+    shutil.which("git") is None or not (ROOT / ".git").exists(), reason="git lists the files of the repository"
+)
+
+
+@tracked
+def test_distributions_hold_the_files_of_the_repository(built: dict[Path, tuple[Path, Path]]) -> None:
+    for project, (wheel, sdist) in built.items():
+        assert list(DIST.wheel_problems(wheel, project)) == []
+        assert list(DIST.sdist_problems(sdist, project)) == []
+
+
+@tracked
+def test_each_difference_of_a_wheel_is_named(built: dict[Path, tuple[Path, Path]], tmp_path: Path) -> None:
+    project = PROJECTS[-1]
+    wheel = built[project][0]
+    with ZipFile(wheel) as whole, ZipFile(tmp_path / wheel.name, "w") as changed:
+        for name in whole.namelist():
+            text = whole.read(name)
+            if name.endswith("/METADATA"):
+                text = text.replace(b"Version: 0", b"Version: 7").replace(b"License-Expression: Apache-2.0\n", b"")
+            if not name.endswith(("/py.typed", "/LICENSE")):
+                changed.writestr(name, text)
+        changed.writestr("kernelrl_plugin_hip/tests/test_hip.py", "")
+    assert sorted(DIST.wheel_problems(tmp_path / wheel.name, project)) == [
+        "LICENSE is missing or differs from that of the repository",
+        "kernelrl_plugin_hip/py.typed is missing",
+        "kernelrl_plugin_hip/tests/test_hip.py is not a file of the repository",
+        "metadata: kernelrl-plugin-hip 7.1.0, expected version 0.1.0",
+        "metadata: no license_expression",
+    ]
