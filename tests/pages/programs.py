@@ -11,12 +11,14 @@ from pathlib import Path
 from page_blocks import ROOT
 
 NEEDS = {
+    "docker": "Docker",
     "hf": "Hugging Face",
     "modal": "Modal",
     "mutmut": "mutmut",
     "ray": "Ray",
     "sbatch": "SLURM",
     "trackio": "Trackio",
+    "twine": "pip install twine",
     "vf-eval": "verifiers",
     "vllm": "vLLM",
 }

