@@ -19,11 +19,12 @@ import attrs
 
 from kernelrl_core.environment.environment import Environment
 from kernelrl_core.environment.scoring import lost_turn
-from kernelrl_core.errors import InfrastructureError, LookupFailed, StorageError, UsageError, suggestion
+from kernelrl_core.errors import InfrastructureError, LookupFailed, StorageError, UsageError, nearest, suggestion
 from kernelrl_core.heldout.kernelbench_names import parse_kernel_file, task_place
 from kernelrl_core.interfaces.tasks import TaskSource
 from kernelrl_core.prompts.extraction import extract_file
 from kernelrl_core.rollout.episode import Recorder, is_verified
+from kernelrl_core.runs.directory import list_runs
 from kernelrl_core.runs.results import find_results, last_rows
 from kernelrl_core.sources.kernel_files import read_kernel
 from kernelrl_core.tasks.selection import listed
@@ -104,7 +105,9 @@ def read_existing(name: str, source: TaskSource, split: str | None) -> ExistingK
     notes: list[str] = []
     path = Path(name)
     if not path.exists() and not (Path("runs") / name).exists():
-        raise UsageError(f"--kernels {name}: no such directory, file or run")
+        close = nearest(name, [run.name for run in list_runs()])
+        hint = f"; did you mean run {close!r}?" if close else ""
+        raise UsageError(f"--kernels {name}: no such directory, file or run{hint}")
     if path.is_dir() and not (path / "recipe.yaml").is_file():
         found = list(_of_folder(path, tasks))
     else:

@@ -58,7 +58,7 @@ def write_dataset(results: Results, directory: Path) -> dict[str, int]:
             if writer is not None:
                 writer.close()
     if not counts:
-        raise UsageError(f"{results.path} has no samples to export")
+        raise UsageError(f"{results.path} has no samples to export", fix=f"kernelrl status {results.path}")
     (directory / "README.md").write_text(_card(results.name, counts), encoding="utf-8")
     return counts
 

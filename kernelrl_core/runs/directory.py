@@ -193,9 +193,10 @@ class RunDir:
             if not isinstance(found, dict):
                 raise ValueError("it is not a JSON object")
         except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else error
             raise KernelRLError(
-                f"{self.path / 'provenance.json'} cannot be read: {error}",
-                fix="restore it from a copy of the run",
+                f"{self.path / 'provenance.json'} cannot be read: {why}",
+                fix="restore it from a copy of the run, or start a new one",
                 see="run-files",
             ) from error
         return found

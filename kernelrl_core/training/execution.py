@@ -8,7 +8,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 
 
 def execute_run(run: RunDir, recipe: Recipe, resolved: Mapping[str, Any], registry: Registry) -> ExitCode:
-    """Train a run from its last checkpoint and record the final state. The caller holds the lock of the run.
+    """Train a run from its last checkpoint, record the final state, and release the lock that the caller holds.
 
     The first interrupt (Ctrl-C, SIGTERM or SIGHUP) stops the run after the current step, the second stops it
     immediately. While the policy starts, the first one stops it immediately.
@@ -51,7 +51,9 @@ def execute_run(run: RunDir, recipe: Recipe, resolved: Mapping[str, Any], regist
         KernelRLError: the run failed. The error is recorded in the run's state; the run can be resumed.
     """
     console = Console(run.set_progress, run.path / "logs.log")
-    with _log_to(run.path / "logs.log", console):
+    with _log_to(run.path / "logs.log", console), ExitStack() as at_end:
+        # Not at the end of the process: 'kernelrl stop' would then signal a process that only prints the result.
+        at_end.callback(run.unlock)
         try:
             run.set_state("running")
             finished = asyncio.run(_train(run, recipe, resolved, registry, console))

@@ -73,9 +73,15 @@ def test_a_folder_that_does_not_fit_is_refused(tmp_path: Path, names: tuple[str,
         read(folder(tmp_path, *names))
 
 
-def test_a_path_that_does_not_exist_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no such directory, file or run"):
+def test_a_path_that_does_not_exist_is_refused_with_the_nearest_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(UsageError, match="no such directory, file or run$"):
         read(tmp_path / "nowhere")
+    monkeypatch.chdir(tmp_path)
+    folder(tmp_path / "runs" / "demo", "recipe.yaml")
+    with pytest.raises(UsageError, match="no such directory, file or run; did you mean run 'demo'"):
+        read(Path("dmo"))
 
 
 def test_a_split_excludes_kernels_of_others_and_counts_tasks_without_one(tmp_path: Path) -> None:

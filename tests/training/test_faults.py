@@ -365,6 +365,14 @@ def test_missing_capability_after_start_ends_the_run_before_the_first_sample(
     assert run.rows("begun") == []
 
 
+def test_an_ended_run_is_locked_no_more(tmp_path: Path) -> None:
+    """`kernelrl stop` would signal the process, which only prints the result."""
+    loaded = scripted(train={"steps": 1})
+    run = RunDir.create(tmp_path / "run", loaded.resolved, {})
+    execute_run(run, loaded.recipe, loaded.resolved, registry())
+    assert (run.state()[0], run.locked()) == ("finished", False)
+
+
 @pytest.mark.parametrize(
     ("train", "capability", "message"),
     [
