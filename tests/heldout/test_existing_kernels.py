@@ -76,7 +76,7 @@ def test_a_folder_that_does_not_fit_is_refused(tmp_path: Path, names: tuple[str,
 def test_a_path_that_does_not_exist_is_refused_with_the_nearest_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(UsageError, match="no such directory, file or run$"):
+    with pytest.raises(UsageError, match=r"no such directory, file or run$"):
         read(tmp_path / "nowhere")
     monkeypatch.chdir(tmp_path)
     folder(tmp_path / "runs" / "demo", "recipe.yaml")
