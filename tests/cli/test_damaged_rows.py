@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -12,6 +13,8 @@ from typing import Any
 
 import pytest
 from kernelrl_command_server import CommandServer
+
+from kernelrl_core.runs.directory import RunDir
 
 ROOT = Path(__file__).parents[1]
 FORMER = ROOT / "data" / "former_run" / "killed"
@@ -85,6 +88,18 @@ def test_a_list_of_runs_shows_the_others_and_the_error(kernelrl: Call, tmp_path:
     first, second = sorted(listed.stdout.splitlines())
     assert "runs/damaged/metrics.jsonl:1: reward/mean must be a number" in first
     assert second.startswith("runs/whole    killed  step 2/3")
+
+
+def test_a_list_of_active_runs_shows_the_error_of_a_damaged_one(kernelrl: Call, tmp_path: Path) -> None:
+    change(tmp_path / "runs" / "damaged" / "metrics.jsonl", "step")
+    active = [RunDir(tmp_path / "runs" / name) for name in ("damaged", "whole")]
+    for run in active:
+        run.lock()
+    first, second = sorted(kernelrl("status").stdout.splitlines())
+    for run in active:
+        run.unlock()
+    assert re.fullmatch(r"runs/damaged +damaged +runs/damaged/metrics\.jsonl:1: step is missing", first)
+    assert re.fullmatch(r"runs/whole +step 2/3", second.rstrip())
 
 
 def test_a_row_of_a_result_file_is_named(kernelrl: Call, tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ import pytest
 from kernelrl_command_server import Command, CommandServer
 
 from kernelrl_core.cli.watch_view import bar, curve, fitted, printable, view_lines
+from kernelrl_core.monitoring.progress import Progress
 from kernelrl_core.runs.directory import RunDir
 from kernelrl_core.runs.observer import RunObserver
 
@@ -173,6 +174,71 @@ def test_the_view_fits_the_terminal(former: Path, width: int, height: int) -> No
     assert len(lines) <= height
     assert max(line.cell_len for line in lines) <= width
     assert lines[1].plain == "state            killed"
+
+
+@pytest.mark.parametrize(
+    ("progress", "lines"),
+    [
+        (
+            {"phase": "step 3", "total": 8, "done": 4, "correct": 1},
+            ["now              step 3 +█+░+  4 of 8 samples", "  25% correct; [^ ]+ samples/s; at most .* left"],
+        ),
+        ({"phase": "step 3", "total": 8, "detail": "a build"}, ["now +step 3 +░+  0 of 8 samples", "  a build$"]),
+        ({"phase": "start", "detail": "warm start"}, [r"now +start: \d+ s; warm start; stops after"]),
+    ],
+)
+def test_an_active_run_shows_the_present_phase(former: Path, progress: dict[str, Any], lines: list[str]) -> None:
+    run = RunDir(former)
+    run.lock()
+    run.set_progress({**Progress(**progress).facts(), "stopping": True})
+    shown = text(former)
+    run.unlock()
+    assert re.search(r"^state +running, stops after this step$", shown, re.M)
+    assert re.search(r"^steps +2 of 3 .* per step; about .* left$", shown, re.M)
+    for line in lines:
+        assert re.search(line, shown, re.M), shown
+
+
+def test_a_failed_run_shows_its_error_and_the_phase_in_which_it_ended(former: Path) -> None:
+    (former / "state.json").write_text(
+        json.dumps({"state": "failed", "error": "disk\x1b full\nfix", "progress": Progress("step 3", 8).facts()})
+    )
+    shown = text(former)
+    assert re.search("^error +disk\ufffd full$", shown, re.M)
+    assert re.search(r"^ended in +step 3: \d+ s; 0 of at most 8 samples$", shown, re.M)
+
+
+@pytest.mark.parametrize(
+    ("cost", "metrics", "line"),
+    [
+        (
+            "{budget_usd: 4}",
+            {"cost/total_usd": 1.0, "cost/usd": 0.5},
+            "cost +1.00 of 4.00 USD +█+░+  0.500 USD per step",
+        ),
+        ("{}", {"cost/total_usd": 1.0}, "cost +1.00 USD, no budget$"),
+        (
+            "{}",
+            {"cost/reply_tokens": 1200.0, "cost/gpu_seconds": 90.0},
+            "1,200 reply tokens; 90.0 s of GPU time; nothing",
+        ),
+    ],
+)
+def test_the_cost_is_shown_against_the_budget(former: Path, cost: str, metrics: dict[str, float], line: str) -> None:
+    (former / "recipe.yaml").write_text(f"cost: {cost}\n")
+    row = {"step": 0, "progress/done_frac": 0.5, "time/total": 1.0, **metrics}
+    (former / "metrics.jsonl").write_text(json.dumps(row) + "\n")
+    assert re.search(line, text(former), re.M), text(former)
+
+
+def test_the_line_of_a_finding_has_its_samples_and_its_trend(former: Path) -> None:
+    rows = [json.loads(line) for line in (former / "samples.jsonl").read_text().splitlines()]
+    rows[0] |= {"findings": [{"rule": "no_kernel", "severity": "suspect", "evidence": ""}], "verdict": "suspect"}
+    rows[0] |= {"outcome": "correct"}
+    (former / "samples.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    shown = text(former)
+    assert re.search("^no_kernel +1 of 20 samples, 0% of the first step, 0% of the last$", shown, re.M)
+    assert re.search("^to review +1 samples: kernelrl runs suspects former$", shown, re.M)
 
 
 def test_a_run_without_samples_shows_its_state(former: Path) -> None:
