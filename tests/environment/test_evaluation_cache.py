@@ -1,4 +1,4 @@
-"""The evaluation cache: a fault of the disk costs an evaluation and never a run; old entries make room."""
+"""The evaluation cache: a fault of the disk costs an evaluation and never a run; old entries are removed."""
 
 from __future__ import annotations
 
