@@ -38,7 +38,7 @@ def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"url": "http://127.0.0.1:port"}, "server at http://127.0.0.1:port", "start the server"),
     ],
 )
-def test_what_is_missing_is_named_with_its_fix(requires: dict[str, object], what: str, fix: str) -> None:
+def test_a_missing_prerequisite_is_named_with_its_fix(requires: dict[str, object], what: str, fix: str) -> None:
     ((found, its_fix),) = lacking(**requires)
     assert found == what
     assert its_fix.startswith(fix)
