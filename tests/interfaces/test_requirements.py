@@ -1,4 +1,4 @@
-"""Prerequisites of a component: what this machine lacks, and what provides it."""
+"""Prerequisites of a component: those that this machine lacks, and their fixes."""
 
 from __future__ import annotations
 
