@@ -1,4 +1,4 @@
-"""What a policy does not offer is refused with its name."""
+"""A method that a policy lacks is refused with its name."""
 
 from __future__ import annotations
 
