@@ -11,6 +11,7 @@ import pytest
 
 HEAD = """
 import importlib, json, torch
+import triton.language as tl
 from kernelrl_judge.runner.reordering import reordered
 from kernelrl_plugin_triton import interpreted
 
@@ -131,7 +132,9 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     calls = "".join(
         f"found[{name!r}] = launched({NUMBERS + body + STORE!r}, 1)\n" for name, (body, _) in RESULTS.items()
     )
-    calls += "".join(f"found[{name!r}] = ordered({body!r})\n" for name, (body, _) in ORDERED.items())
+    for name, (body, _) in ORDERED.items():
+        calls += "if hasattr(tl, 'atomic_load'):\n    " if "atomic_load" in body else ""
+        calls += f"found[{name!r}] = ordered({body!r})\n"
     script.write_text(f"{HEAD}{calls}\nprint(json.dumps(found))\n")
     done = subprocess.run(
         [sys.executable, script],
@@ -154,4 +157,6 @@ def test_result_is_that_of_compiled_code(found: dict[str, list[str]], name: str)
 
 @pytest.mark.parametrize("name", ORDERED)
 def test_output_must_not_depend_on_the_order_of_programs(found: dict[str, list[str]], name: str) -> None:
+    if name not in found:
+        pytest.skip("this version of Triton has no atomic loads")
     assert ([float(number) for number in found[name]] == NUMBERED) is ORDERED[name][1]

@@ -186,6 +186,11 @@ def _nearest(values: Any, dropped: np.uint32) -> Any:
     return np.where((bits & _EXPONENT) == _EXPONENT, bits, rounded)
 
 
+def _bfloat16(builder: Any, value: float) -> Any:
+    """A constant in bfloat16."""
+    return builder.create_fp_trunc(builder.get_fp32(value), tl.bfloat16)
+
+
 def _to_bfloat16(cast: Any) -> Any:
     """Round float32 to the nearest bfloat16, as a device does."""
 
@@ -298,6 +303,8 @@ FunctionRewriter.ast_transformer = types.SimpleNamespace(
 FunctionRewriter._compile_and_exec = _with_closure(FunctionRewriter._compile_and_exec)
 # The interpreter copies its globals to those of each rewritten function.
 interpreter._logical, interpreter._negated, interpreter._value = _logical, _negated, _value
+if not hasattr(interpreter.InterpreterBuilder, "get_bf16"):  # before Triton 3.9
+    interpreter.InterpreterBuilder.get_bf16 = _bfloat16
 interpreter.InterpreterBuilder.binary_op = _of_one_bit(interpreter.InterpreterBuilder.binary_op)
 interpreter.InterpreterBuilder.create_dot = _rounding(interpreter.InterpreterBuilder.create_dot)
 interpreter.InterpreterBuilder.cast_impl = _to_bfloat16(interpreter.InterpreterBuilder.cast_impl)
