@@ -131,8 +131,13 @@ def _require_plugin_of(command: str) -> None:
 def _plugin_commands() -> dict[str, Any]:
     from kernelrl_core.plugins.registry import registry
 
-    # Under the label, so that two plugins can offer commands of the same name.
-    return {registry().label("commands", component): component for component in registry().components("commands")}
+    # Under the label, so that two plugins can offer commands of the same name, and no plugin one of the core.
+    found = {}
+    for plugin in registry().plugins:
+        for component in plugin.components.get("commands", ()):
+            label = registry().label("commands", component)
+            found[f"{plugin.name}:{label}" if label in COMMANDS else label] = component
+    return found
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

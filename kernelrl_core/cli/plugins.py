@@ -52,7 +52,8 @@ def list_command(as_json: bool) -> None:
     for plugin in plugins:
         offered = [f"{_singular(kind)}:{item.name}" for kind, items in plugin.components.items() for item in items]
         state = "" if plugin.state == "ok" else f"{plugin.state.upper()}: {plugin.error}"
-        state += f"; fix: {plugin.fix}" if plugin.fix else ""
+        fix = plugin.fix or f"kernelrl plugins show {plugin.name}"
+        state += f"; fix: {fix}" if plugin.state == "broken" else ""
         rows.append((plugin.name, plugin.version, state or " ".join(offered)))
     print_lines(table(rows))
     if any(plugin.trace for plugin in plugins):
@@ -84,7 +85,8 @@ def show_command(plugin: str, as_json: bool) -> None:
     ]
     if as_json:
         described = [{**item, "options": [attrs.asdict(option) for option in item["options"]]} for item in described]
-        print_json({**_row(found), "stage": found.failed_at, "trace": found.trace, "components": described})
+        more_keys = {"fix": found.fix, "stage": found.failed_at, "trace": found.trace, "components": described}
+        print_json({**_row(found), **more_keys})
         return
     click.echo(f"{found.name}  {found.dist} {found.version}  {found.state}")
     if found.error:
@@ -111,7 +113,6 @@ def _row(plugin: PluginInfo) -> dict[str, Any]:
         "version": plugin.version,
         "state": plugin.state,
         "error": plugin.error,
-        "fix": plugin.fix,
         "components": [
             {"kind": kind, "name": item.name, "summary": item.summary}
             for kind, items in plugin.components.items()

@@ -52,7 +52,6 @@ def command(
       kernelrl plugins check raicl bm25.index=./index
       kernelrl plugins check local --only caching
     """
-    from kernelrl_core.errors import more
     from kernelrl_core.plugins.registry import registry
 
     found = registry().plugin(plugin)
@@ -60,8 +59,6 @@ def command(
     for line, passes in _checked(registry(), found, _options(found, component_options)):
         click.echo(line)
         failed |= not passes
-    if failed:
-        click.echo(more("plugin"), err=True)
     for evaluator in () if failed or no_lab else found.components.get("evaluators", ()):
         label = registry().label("evaluators", evaluator)
         click.echo(f"\nevaluator {label}: testing with the reward hacks and honest kernels of 'kernelrl lab'")

@@ -15,7 +15,7 @@ from kernelrl_core.environment.retrieval import Retrieval, RetrievedExamples, ma
 from kernelrl_core.environment.scoring import WeightedReward, score
 from kernelrl_core.interfaces.feedback import Feedback
 from kernelrl_core.interfaces.tasks import TaskSource
-from kernelrl_core.plugins.boundary import plugin_boundary
+from kernelrl_core.plugins.boundary import plugin_boundary, returned
 from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.prompts import Composer
 from kernelrl_core.prompts.extraction import extract
@@ -134,8 +134,9 @@ class Environment:
         weights = task.settings.weights
         rewards = [attrs.evolve(r, weight=weights.get(r.name, r.weight)) for r in self._rewards]
         turn = attrs.evolve(turn, score=score(turn, rewards, self.recipe.verdicts))
-        with plugin_boundary(f"feedback {self.recipe.feedback.use!r}", "format"):
-            return attrs.evolve(turn, feedback=self._feedback.format(turn))
+        label = f"feedback {self.recipe.feedback.use!r}"
+        with plugin_boundary(label, "format"):
+            return attrs.evolve(turn, feedback=returned(self._feedback.format(turn), str, label, "format"))
 
     def _warn_of_failed_checkers(self, turn: Turn) -> None:
         """Log a warning about the first failure of each checker."""

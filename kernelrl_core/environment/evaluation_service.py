@@ -22,6 +22,7 @@ import tenacity
 from kernelrl_core.environment.evaluation_cache import EvaluationCache
 from kernelrl_core.errors import EvaluationError, InfrastructureError, KernelRLError, PluginError
 from kernelrl_core.interfaces.evaluators import Evaluator
+from kernelrl_core.plugins.boundary import returned
 from kernelrl_core.types import Evaluation, EvaluationRequest, Outcome
 from kernelrl_core.types.serialization import to_json
 
@@ -226,6 +227,7 @@ class EvaluationService:
         except Exception as error:
             logger.exception("the evaluator raised an undeclared exception")
             raise PluginError(f"the evaluator failed: {type(error).__name__}: {error}") from error
+        evaluation = returned(evaluation, Evaluation, "the evaluator", "evaluate")
         # With `checked` set, the evaluator did all that this machine supports, so a retry would change nothing.
         if evaluation.outcome is Outcome.INFRA_ERROR and not evaluation.checked:
             raise EvaluationError(evaluation.detail or evaluation.message or "the evaluator reported infra_error")

@@ -12,7 +12,7 @@ import attrs
 from kernelrl_core.errors import KernelRLError, UsageError
 from kernelrl_core.interfaces.retrievers import Retriever
 from kernelrl_core.interfaces.tasks import TaskSource
-from kernelrl_core.plugins.boundary import plugin_boundary
+from kernelrl_core.plugins.boundary import plugin_boundary, returned
 from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.recipe.schema import Recipe, RetrieverUse
 from kernelrl_core.tasks.leaks import LeakGuard
@@ -149,9 +149,10 @@ class Retrieval:
             search = iter(self.retriever.search(task, self._backend))
         while True:
             with plugin_boundary(self.label, "search"):
-                example = next(search, None)
-            if example is None:
+                found = next(search, None)
+            if found is None:
                 return
+            example = returned(found, Example, self.label, "search")
             yield example if example.id else attrs.evolve(example, id=_derived_id(example))
 
     def _reason(self, task: Task, example: Example) -> Literal["", "leak_task", "leak_held_out", "forbidden"]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from numbers import Real
 
 import attrs
 
@@ -174,20 +175,20 @@ def _without_speedup(turn: Turn) -> Turn:
 
 
 def _component_score(component: WeightedReward, turn: Turn) -> float:
+    label, fix = f"rewards.{component.name}: {component.label}", "kernelrl plugins check PLUGIN tests it"
     try:
-        value = float(component.reward.score(turn))
+        given: object = component.reward.score(turn)
     except Exception as error:
-        raise KernelRLError(
-            f"rewards.{component.name}: {component.label} failed on sample {turn.id}: {type(error).__name__}: {error}"
-        ) from error
+        message = f"{label} failed on sample {turn.id}: {type(error).__name__}: {error}"
+        raise KernelRLError(message, fix=fix, see="plugin") from error
     bounds = component.bounds
-    if not math.isfinite(value):
-        raise KernelRLError(f"rewards.{component.name}: {component.label} gave {value} for sample {turn.id}")
+    if not isinstance(given, Real) or not math.isfinite(given):
+        message = f"{label} gave {given!r} for sample {turn.id}, not a finite number"
+        raise KernelRLError(message, fix=fix, see="plugin")
+    value = float(given)
     if bounds is not None:
         slack = _ROUNDING * max(1.0, abs(bounds.low), abs(bounds.high))
         if not bounds.low - slack <= value <= bounds.high + slack:
-            raise KernelRLError(
-                f"rewards.{component.name}: {component.label} gave {value} for sample {turn.id}, "
-                f"outside its declared bounds {bounds.low} to {bounds.high}"
-            )
+            message = f"{label} gave {value} for sample {turn.id}, outside its declared bounds"
+            raise KernelRLError(f"{message} {bounds.low} to {bounds.high}", fix=fix, see="plugin")
     return value

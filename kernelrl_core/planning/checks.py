@@ -13,7 +13,7 @@ import attrs
 from kernelrl_core.errors import InfrastructureError, KernelRLError, MissingPrerequisite, UsageError, suggestion
 from kernelrl_core.interfaces.rewards import RewardBounds
 from kernelrl_core.interfaces.tasks import TaskSource
-from kernelrl_core.plugins.boundary import plugin_boundary
+from kernelrl_core.plugins.boundary import plugin_boundary, returned
 from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.prompts.composer import MINIMUM_REPLY_TOKENS, Composer
 from kernelrl_core.recipe.blocks import uses
@@ -67,10 +67,10 @@ def _timing(given: Parts, registry: Registry) -> Iterator[Contradiction]:
 def _hack_reward(given: Parts, registry: Registry) -> Iterator[Contradiction]:
     try:
         bounds = [(use.weight, use.options.bounds()) for use in given.rewards.values()]
+        # Lowest score of a wrong kernel without findings, from the components that distinguish wrong from correct.
+        failure = sum(weight * bound.low for weight, bound in bounds if weight > 0 and bound.gap > 0)
     except Exception:  # reported by `_gaps`
         return
-    # Lowest score of a wrong kernel without findings, from the components that distinguish wrong from correct.
-    failure = sum(weight * bound.low for weight, bound in bounds if weight > 0 and bound.gap > 0)
     if given.verdicts.hack_reward > failure:
         message = f"a hack would score {given.verdicts.hack_reward:g}, more than a wrong honest kernel ({failure:g})"
         yield Contradiction(("verdicts", "hack_reward"), message, f"set it to {failure:g} or below")
@@ -105,7 +105,9 @@ def _gaps(given: Parts, registry: Registry) -> Iterator[Contradiction]:
         except Exception as error:  # plugin code
             plugin = registry.plugin_of("rewards", use.use).name
             cause = f"{type(error).__name__}: {error}"
-            yield Contradiction(("rewards", name), f"plugin {plugin}: {use.use!r} does not declare bounds: {cause}")
+            message = f"plugin {plugin}: {use.use!r} does not declare bounds: {cause}"
+            fix = f"in the plugin, return a RewardBounds from bounds(); kernelrl plugins check {plugin} tests it"
+            yield Contradiction(("rewards", name), message, fix)
     if len(gaps) == len(given.rewards) and not sum(gaps.values()) > 1e-12:
         listed = ", ".join(f"{name} {gap:+g}" for name, gap in gaps.items())
         yield Contradiction(
@@ -239,8 +241,9 @@ def _tasks(given: Parts, registry: Registry) -> Iterator[Contradiction]:
 
     def opened() -> tuple[TaskSource, Sequence[str]]:
         source = registry.make("tasks", given.tasks)
-        with plugin_boundary(f"task source {given.tasks.use!r}", "splits"):
-            return source, source.splits()
+        label = f"task source {given.tasks.use!r}"
+        with plugin_boundary(label, "splits"):
+            return source, returned(source.splits(), Sequence, label, "splits")  # type: ignore[type-abstract]
 
     source, splits = attempt(opened, ("tasks",)) or (None, ())
     if source is not None:

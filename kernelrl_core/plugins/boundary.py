@@ -6,10 +6,13 @@ import asyncio
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 from kernelrl_core.errors import InfrastructureError, KernelRLError, PluginError
 
-__all__ = ["first_error", "plugin_boundary"]
+__all__ = ["first_error", "plugin_boundary", "returned", "wrong_return"]
+
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -38,7 +41,29 @@ def plugin_boundary(component: str, action: str, *, broken: type[InfrastructureE
         raise KernelRLError(f"{component} was cancelled in {action}") from error
     except Exception as error:
         _log.info("%s failed in %s", component, action, exc_info=True)
-        raise KernelRLError(f"{component} failed in {action}: {type(error).__name__}: {error}") from error
+        message = f"{component} failed in {action}: {type(error).__name__}: {error}"
+        raise KernelRLError(message, fix="kernelrl plugins check PLUGIN tests it", see="plugin") from error
+
+
+def returned(value: object, wanted: type[T], component: str, action: str) -> T:
+    """The return value of a component's code.
+
+    Raises:
+        KernelRLError: it is not of the type that the interface states.
+    """
+    if isinstance(value, wanted):
+        return value
+    raise wrong_return(value, wanted.__name__, component, action)
+
+
+def wrong_return(value: object, wanted: str, component: str, action: str) -> KernelRLError:
+    """The error for a return value of a component's code that is not `wanted`."""
+    shown = "None" if value is None else type(value).__name__
+    return KernelRLError(
+        f"{component} returned {shown} from {action}, not {wanted}",
+        fix=f"in the plugin, return {wanted}; kernelrl plugins check PLUGIN tests it",
+        see="plugin",
+    )
 
 
 def _is_asked_to_end() -> bool:

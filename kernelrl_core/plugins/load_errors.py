@@ -23,8 +23,8 @@ def say(text: str) -> None:
     print(f"kernelrl: {text}", file=sys.stderr)
 
 
-def explained(error: BaseException, plugin: str, dist: str, phase: str) -> tuple[str, str]:
-    """Message and fix for an exception of a plugin's package, each in one line.
+def explained(error: BaseException, dist: str, phase: str) -> tuple[str, str]:
+    """Message and fix for an exception of a plugin's package, each in one line. No fix: the traceback shows the place.
 
     Args:
         phase: `metadata`, `version`, `import`, `hooks`, or the name of a hook.
@@ -43,7 +43,7 @@ def explained(error: BaseException, plugin: str, dist: str, phase: str) -> tuple
         return message, f"pip install {top}, or import it in the implementation, where it is used"
     if phase == "hooks":
         return message, "define hooks as functions without arguments"
-    return message, f"kernelrl plugins show {plugin} prints the traceback"
+    return message, ""
 
 
 def fix_of(error: BaseException, component: Component) -> str:

@@ -177,7 +177,7 @@ def _load(found: _Found, info: PluginInfo, *, trace: bool) -> PluginInfo:
             return attrs.evolve(
                 info, state="broken", failed_at=error.failed_at, error=_one_line(str(error)), fix=error.fix
             )
-        message, fix = explained(error, found.name, found.dist, phase)
+        message, fix = explained(error, found.dist, phase)
         trace_text = "".join(traceback.format_exception(error))
         return attrs.evolve(info, state="broken", failed_at=phase, error=message, fix=fix, trace=trace_text)
     finally:

@@ -17,6 +17,7 @@ import attrs
 from kernelrl_core.errors import KernelRLError, LookupFailed, MissingPrerequisite, nearest, suggestion
 from kernelrl_core.interfaces.component import Component
 from kernelrl_core.interfaces.requirements import Missing, missing_requirements
+from kernelrl_core.plugins.declarations import declaration_faults
 from kernelrl_core.plugins.kinds import KINDS_BY_NAME, public_methods
 from kernelrl_core.plugins.known_distributions import distribution_of, known_distributions
 from kernelrl_core.plugins.load_errors import fix_of
@@ -188,18 +189,22 @@ class Registry:
                 + (f", where {close} may be misspelt" if (close := nearest(missing[0], known)) else ""),
             )
 
-        def call() -> Any:
-            if not component.config:
-                return target()
-            return target(config() if use.options is None else use.options)
+        def call() -> tuple[Any, ComponentConfig]:
+            options = config() if use.options is None else use.options
+            return (target(options) if component.config else target()), options
 
-        made = self._guarded(plugin, component, f"cannot make the {what}", call)
+        made, options = self._guarded(plugin, component, f"cannot make the {what}", call)
         base = KINDS_BY_NAME[kind].base
         if base is not None and not isinstance(made, base):
             raise PluginFailed(
                 f"plugin {plugin.name}: the {what} ({component.target}) does not derive from {base.__name__}",
                 fix=f"from {KINDS_BY_NAME[kind].api} import {base.__name__}, and derive {type(made).__name__} from it",
             )
+        # Those of a task source are found by listing its tasks, which may need a file or a network.
+        fault = next(declaration_faults(kind, made, options), None) if kind != "tasks" else None
+        if fault is not None:
+            message, fix = fault
+            raise PluginFailed(f"plugin {plugin.name}: {what}: {message}", fix=f"in the plugin, {fix}")
         return made
 
     def unknown_methods(self, kind: str, name: str) -> tuple[str, ...]:
@@ -259,7 +264,9 @@ class Registry:
             if plugin.state == "broken":
                 problem = f"plugin {plugin.name} ({plugin.dist}) is broken: {plugin.error}"
                 raise MissingPrerequisite(
-                    f"no {what}: {problem}", fix=plugin.fix or f"kernelrl plugins show {plugin.name}", see="plugin"
+                    f"no {what}: {problem}",
+                    fix="; ".join(filter(None, (plugin.fix, f"kernelrl plugins show {plugin.name}"))),
+                    see="plugin",
                 )
             variable = plugin.error.rpartition(" ")[2]
             raise MissingPrerequisite(

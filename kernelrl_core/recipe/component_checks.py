@@ -8,10 +8,8 @@ from typing import Any
 import attrs
 
 from kernelrl_core.errors import KernelRLError, MissingPrerequisite, suggestion
-from kernelrl_core.plugins.kinds import KINDS_BY_NAME
 from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.plugins.use import Use
-from kernelrl_core.recipe.declarations import declaration_faults
 from kernelrl_core.recipe.merge import Merged
 from kernelrl_core.recipe.problems import Problem
 from kernelrl_core.recipe.schema import Recipe
@@ -52,17 +50,11 @@ def own_problems(path: tuple[str, ...], use: Use) -> Iterator[Contradiction]:
 def made(kind: str, path: tuple[str, ...], use: Use, registry: Registry) -> tuple[Any, Contradiction | None]:
     """A component that needs neither machine nor network, and the first mistake in its code; None if there is none."""
     try:
-        component = registry.make(kind, use)  # type: ignore[call-overload]
-        fault = next(declaration_faults(kind, component, use.options), None)
-        if fault is None:
-            return component, None
+        return registry.make(kind, use), None  # type: ignore[call-overload]
     except MissingPrerequisite as error:
         return None, Contradiction(path, error.message, error.fix, missing=True)
     except KernelRLError as error:
         return None, Contradiction(path, error.message, error.fix)
-    plugin = registry.plugin_of(kind, use.use).name
-    message = f"plugin {plugin}: {KINDS_BY_NAME[kind].singular} {use.use!r}: {fault[0]}"
-    return None, Contradiction(path, message, f"in the plugin, {fault[1]}; kernelrl plugins check {plugin}")
 
 
 def contradicting_precision(evaluation: EvaluationSettings) -> Iterator[Contradiction]:

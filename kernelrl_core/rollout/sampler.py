@@ -10,7 +10,7 @@ import attrs
 from kernelrl_core.errors import SamplingError
 from kernelrl_core.interfaces.policies import Policy
 from kernelrl_core.monitoring.timeline import Timeline
-from kernelrl_core.plugins.boundary import plugin_boundary
+from kernelrl_core.plugins.boundary import plugin_boundary, returned
 from kernelrl_core.rollout.sampling_slots import SamplingSlots
 from kernelrl_core.types import Prompt, Reply, SampleId
 from kernelrl_core.types.training import SamplingSettings
@@ -69,7 +69,8 @@ class Sampler:
     async def sample(self, request: SampleRequest, waited_s: float) -> Sampled:
         staleness = request.id.step - self.updates
         with self.timeline.span("sampling") as span, plugin_boundary(self._label, "sample", broken=SamplingError):
-            reply = await self._policy.sample(request.prompt, request.settings)
+            sampled = await self._policy.sample(request.prompt, request.settings)
+            reply = returned(sampled, Reply, self._label, "sample")
         return Sampled(reply, staleness, {"wait": waited_s, "sample": span.seconds()})
 
 

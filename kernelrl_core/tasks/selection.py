@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from kernelrl_core.errors import UsageError, nearest
 from kernelrl_core.interfaces.tasks import TaskSource
-from kernelrl_core.plugins.boundary import plugin_boundary
+from kernelrl_core.plugins.boundary import plugin_boundary, returned
 from kernelrl_core.recipe.schema import EvalSettings, TrainSettings
 from kernelrl_core.tasks.leaks import decontaminated
 from kernelrl_core.types import Task
@@ -83,10 +83,13 @@ def listed(source: TaskSource, split: str) -> Sequence[Task]:
         UsageError: raised by the source. For an unknown split, the message names the nearest one.
         KernelRLError: raised by the source, or an unexpected error of the source, with its name.
     """
-    kind = type(source)
-    with plugin_boundary(f"task source {kind.__module__}:{kind.__qualname__}", f"listing split {split!r}"):
+    label = f"task source {type(source).__module__}:{type(source).__qualname__}"
+    with plugin_boundary(label, f"listing split {split!r}"):
         try:
-            return source.tasks(split)
+            tasks = returned(source.tasks(split), Sequence, label, "tasks")  # type: ignore[type-abstract]
+            for task in tasks[:1]:  # all are of one type, and a long list may be read when it is used
+                returned(task, Task, label, "tasks")
+            return tasks
         except UsageError as error:
             known = source.splits()
             if split not in known and (close := nearest(split, known)):

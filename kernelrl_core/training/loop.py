@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+import math
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -23,7 +24,7 @@ from kernelrl_core.interfaces.advantages import AdvantageFunction, Returns
 from kernelrl_core.monitoring.events import PhaseStarted, StepFinished
 from kernelrl_core.monitoring.metrics import step_metrics, time_metrics
 from kernelrl_core.monitoring.monitor import Monitor
-from kernelrl_core.plugins.boundary import plugin_boundary
+from kernelrl_core.plugins.boundary import plugin_boundary, wrong_return
 from kernelrl_core.rollout.groups import Rollout, RolloutQueue, session_rollout
 from kernelrl_core.rollout.session import Session
 from kernelrl_core.runs.checkpoints import checkpoint_name, load_checkpoint, prune_checkpoints, save_checkpoint, sweep
@@ -188,8 +189,22 @@ def step_rollout(run: TrainingRun, schedule: TaskSchedule, step: int) -> Rollout
 def estimator(run: TrainingRun) -> AdvantageFunction:
     """The recipe's advantage function, with the component's name in its errors."""
 
+    label = f"advantage {run.session.recipe.advantage.use!r}"
+
     def estimate(returns: Returns) -> list[list[float]]:
-        with plugin_boundary(f"advantage {run.session.recipe.advantage.use!r}", "estimate"):
-            return run.advantage(returns)
+        with plugin_boundary(label, "estimate"):
+            found = run.advantage(returns)
+            if not _fits(found, returns):
+                raise wrong_return(
+                    found, "a list of finite numbers per episode, as long as its returns", label, "estimate"
+                )
+            return found
 
     return estimate
+
+
+def _fits(advantages: object, returns: Returns) -> bool:
+    if not isinstance(advantages, list | tuple) or not all(isinstance(row, list | tuple) for row in advantages):
+        return False
+    numbers = all(isinstance(value, int | float) and math.isfinite(value) for row in advantages for value in row)
+    return numbers and [len(row) for row in advantages] == [len(row) for row in returns]

@@ -7,6 +7,11 @@ from typing import Any
 
 import attrs
 
+EVERY = "*"
+"""All tests of the kind."""
+UNMADE = ("declares_what_its_kind_requires", EVERY)
+"""Failing tests of a component that cannot be made."""
+
 
 @attrs.frozen
 class Broken:

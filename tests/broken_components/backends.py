@@ -5,7 +5,7 @@ from typing import Any
 
 import attrs
 
-from broken_components import Broken
+from broken_components import UNMADE, Broken
 from kernelrl_core.api.backends import Backend, BackendFacts, BackendRunner, Example, KernelFact, SourceFacts
 from kernelrl_core.testing.values import REFERENCE, SOURCE, make_evaluation
 from kernelrl_core.types import Outcome
@@ -83,7 +83,7 @@ BROKEN = [
     Broken(
         "backends", "backends.Slow", ["hostile_sources_are_read_in_milliseconds"], attributes=CORRECT | {"max_ms": 1.0}
     ),
-    Broken("backends", "backends.NoFacts", ["declares_what_its_kind_requires"], attributes=CORRECT),
+    Broken("backends", "backends.NoFacts", UNMADE, attributes=CORRECT),
     Broken("backends", "backends.OddMode", [RUNNER], attributes=CORRECT),
     Broken("backends", "backends.NoRunner", [RUNNER, EXAMPLE], attributes=CORRECT),
 ]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import attrs
 
-from broken_components import Broken
+from broken_components import UNMADE, Broken
 from kernelrl_core.api.errors import UsageError
 from kernelrl_core.api.evaluators import Evaluation, EvaluationRequest, Outcome
 from kernelrl_core.testing.fakes import FakeEvaluator
@@ -124,7 +124,7 @@ BROKEN = [
     _evaluator("Believes", OUTCOME, MESSAGE),
     _evaluator("Refuses", RIGHT),
     _evaluator("Silent", MESSAGE),
-    _evaluator("Full", "declares_what_its_kind_requires"),
+    _evaluator("Full", *UNMADE),
     _evaluator("Changes", "a_second_evaluation_has_the_same_outcome"),
     _evaluator("Opaque", PLAIN),
     _evaluator("Blames", UNUSABLE),

@@ -5,7 +5,7 @@ from typing import Any
 
 import attrs
 
-from broken_components import Broken
+from broken_components import UNMADE, Broken
 from kernelrl_core.api.rewards import Outcome, Reward, RewardBounds, RewardConfig, Turn
 
 
@@ -114,9 +114,7 @@ class OfTimeouts(Correct):
 
 BOUNDS = "scores_are_finite_and_within_bounds"
 GAP = "correct_kernels_rise_by_the_declared_gap"
-DECLARES = "declares_what_its_kind_requires"
 ROUND_TRIP = "options_round_trip_and_unknown_ones_are_refused"
-EVERY_CALL = {BOUNDS, "scores_are_repeatable", "turns_are_not_changed", GAP}
 
 
 def _reward(target: str, *fails: str, config: str = "Bounds", **attributes: Any) -> Broken:
@@ -129,7 +127,7 @@ BROKEN = [
     _reward("TooHigh", BOUNDS),
     _reward("NotFinite", BOUNDS),
     _reward("Text", BOUNDS),
-    _reward("OnlyMeasured", *EVERY_CALL),
+    _reward("OnlyMeasured", BOUNDS, "scores_are_repeatable", GAP),
     _reward("OfTimeouts", BOUNDS, GAP),
     _reward("Counts", "scores_are_repeatable", options={"low": -1.0}),
     _reward("Changes", "turns_are_not_changed"),
@@ -137,13 +135,13 @@ BROKEN = [
     _reward("Marked", BOUNDS, sources=("# marked",)),
     _reward("Fast", GAP, options={"gap": 0.5}),
     _reward("Correct", GAP, options={"high": 2.0, "gap": 1.5}),
-    _reward("Correct", DECLARES, BOUNDS, options={"high": -1.0}),
-    _reward("Correct", DECLARES, GAP, options={"high": 1.5, "gap": 2.0}),
-    _reward("Correct", DECLARES, BOUNDS, GAP, config="NoBounds"),
+    _reward("Correct", *UNMADE, options={"high": -1.0}),
+    _reward("Correct", *UNMADE, options={"high": 1.5, "gap": 2.0}),
+    _reward("Correct", *UNMADE, config="NoBounds"),
     # The contract of all kinds.
-    _reward("Missing", "is_found_and_loads", DECLARES, *EVERY_CALL),
+    _reward("Missing", "is_found_and_loads", *UNMADE),
     _reward("Correct", "is_found_and_loads", config="Misspelt"),
-    _reward("Correct", DECLARES, config="NoSetting"),
+    _reward("Correct", *UNMADE, config="NoSetting"),
     _reward("Correct", ROUND_TRIP, config="Changing"),
     _reward("Correct", ROUND_TRIP, config="AnyOption"),
     _reward("Correct", "requires_names_all_imports", config="NoRequires"),

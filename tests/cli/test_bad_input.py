@@ -51,7 +51,7 @@ def plugin(name: str, source: str) -> dict[str, str | bytes]:
     info = f"{name}-1.dist-info"
     return {
         f"{name}.py": source,
-        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n",
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\nRequires-Dist: kernelrl<1\n",
         f"{info}/entry_points.txt": f"[kernelrl]\n{name} = {name}\n",
     }
 
@@ -201,11 +201,11 @@ CASES = {
     "misspelt method of a plugin": Case(
         ["plugins", "check", "slip"],
         1,
-        r"^rewards: slip: FAILS: Options\.need_timing is not .*; did you mean 'needs_timing'\?\n$",
+        r"^rewards: slip: FAILS: Options\.need_timing is not .*; did you mean 'needs_timing'\?; fix: rename it, .*\n$",
         MISSPELT,
     ),
     "rule of a plugin that is text": Case(
-        ["plugins", "check", "norule"], 1, r"^checkers: sleep: FAILS: rules must be a list or tuple of Rule", NO_RULE
+        ["plugins", "check", "norule"], 1, r"^checkers: sleep: FAILS: .* rules must be a list or tuple of Rule", NO_RULE
     ),
     "unknown kind of a new plugin": Case(
         ["plugins", "new", "rewrds", "brief"],

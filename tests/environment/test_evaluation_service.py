@@ -6,12 +6,13 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kernelrl_core.api.evaluators import Evaluator
 from kernelrl_core.environment.evaluation_service import EvaluationService
-from kernelrl_core.errors import EvaluationError, InfrastructureError, PluginError, UsageError
+from kernelrl_core.errors import EvaluationError, InfrastructureError, KernelRLError, PluginError, UsageError
 from kernelrl_core.testing.values import make_request
 from kernelrl_core.types import Evaluation, EvaluationRequest, Outcome
 
@@ -262,3 +263,17 @@ def test_undeclared_exception_of_an_evaluator_is_a_plugin_error() -> None:
         await service.aclose()
 
     asyncio.run(run())
+
+
+def test_an_evaluator_that_returns_no_evaluation_is_an_error_without_retries() -> None:
+    class Silent(Fake):
+        async def evaluate(self, request: EvaluationRequest) -> Any:
+            self.started += 1
+
+    async def run() -> int:
+        silent = Silent()
+        with pytest.raises(KernelRLError, match="the evaluator returned None from evaluate, not Evaluation"):
+            await service(silent).evaluate(request())
+        return silent.started
+
+    assert asyncio.run(run()) == 1

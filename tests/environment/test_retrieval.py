@@ -163,3 +163,8 @@ def test_leak_line_reports_an_index_without_kernels_for_the_backend() -> None:
 def test_failing_search_names_the_retriever(raised: BaseException, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         retrieval([example("a"), raised]).search(TASK)
+
+
+def test_a_search_that_yields_no_example_names_the_retriever() -> None:
+    with pytest.raises(KernelRLError, match="retriever 'fake' returned str from search, not Example"):
+        retrieval(["a kernel"]).search(TASK)  # type: ignore[list-item]

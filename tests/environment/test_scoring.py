@@ -121,6 +121,13 @@ def test_suspect_speedup_over_eager_is_capped_too() -> None:
     assert score(fast, [reward("milestone", OverEager())], VerdictSettings()).total == 1.0
 
 
+@pytest.mark.parametrize("value", [None, "1.0"])
+def test_a_reward_that_returns_text_or_nothing_names_the_component_and_the_check(value: Any) -> None:
+    with pytest.raises(KernelRLError, match=f"gave {value!r} for sample .*, not a finite number") as caught:
+        score(turn(Outcome.CORRECT), [reward("a", Says(value))], VerdictSettings())
+    assert caught.value.fix.startswith("kernelrl plugins check")
+
+
 @pytest.mark.parametrize("value", [math.nan, math.inf, 1.5])
 def test_non_finite_or_out_of_bounds_reward_names_the_component(value: float) -> None:
     bounded = reward("a", Says(value), bounds=RewardBounds(0.0, 1.0, 0.0))

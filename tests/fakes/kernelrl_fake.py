@@ -165,7 +165,8 @@ class BackendOptions(backends.BackendConfig):
 
 
 class Backend(backends.Backend):
-    facts = BackendFacts("Fake", ("fake",), "Reply with ModelNew.", Example("reference", SOURCE.format(answer="…")))
+    example = Example("class Model: …", SOURCE.format(answer="…"))
+    facts = BackendFacts("Fake", ("fake",), "Reply with ModelNew.", example)
     runner = "kernelrl_fake:nothing"
 
     def __init__(self, options: BackendOptions) -> None:

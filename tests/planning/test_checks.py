@@ -111,15 +111,15 @@ def check(plugins: Registry, **parts: str) -> list[str]:
         ({"forbid": "[anything]"}, "forbid: the recipe has no checker"),
         (
             {"checkers": "{c: {use: words}}", "forbid": "[]"},
-            "checkers.c: plugin demo: checker 'words': rules must be a list or tuple of Rule, such as",
+            "checkers.c: plugin demo: checker 'words': rules must be a list or tuple of Rule, got ('sleep',)",
         ),
         (
             {"rewards": "{r: {use: bounded}, s: {use: scoreless, gap: 0.0}}"},
-            "rewards.s: plugin demo (dist-demo 1): cannot make the reward 'scoreless': TypeError: Can't instantiate",
+            "rewards.s: plugin demo: the reward 'scoreless' (tests.conftest:Scoreless) lacks the method score; define",
         ),
         (
             {"feedback": "{use: formless}"},
-            "feedback: plugin demo (dist-demo 1): cannot make the feedback formatter 'formless': TypeError: Can't inst",
+            "feedback: plugin demo: the feedback formatter 'formless' (tests.conftest:Formless) lacks the method",
         ),
         ({"policy": "{use: tiny, width: 2000}"}, "policy: a width above 1000 does not fit"),
         ({"requires": "[no-such-distribution>=1]"}, "requires: no-such-distribution>=1 is not installed"),

@@ -12,7 +12,7 @@ from kernelrl_core.errors import (
     StorageError,
     UsageError,
 )
-from kernelrl_core.plugins.boundary import plugin_boundary
+from kernelrl_core.plugins.boundary import plugin_boundary, returned
 
 
 def test_an_unexpected_exception_names_component_and_action() -> None:
@@ -41,3 +41,10 @@ def test_an_inner_boundary_keeps_its_class() -> None:
 def test_a_usage_error_passes_unchanged() -> None:
     with pytest.raises(UsageError, match="wrong key"), plugin_boundary("policy 'x'", "sample"):
         raise UsageError("wrong key")
+
+
+def test_a_return_value_of_another_type_names_component_action_and_type() -> None:
+    assert returned("text", str, "feedback 'x'", "format") == "text"
+    with pytest.raises(KernelRLError, match="feedback 'x' returned None from format, not str") as caught:
+        returned(None, str, "feedback 'x'", "format")
+    assert caught.value.fix.startswith("in the plugin, return str; kernelrl plugins check")

@@ -58,7 +58,7 @@ def test_a_plugin_is_listed_with_its_components_without_importing_them(install: 
 HOOK = "@hookimpl\ndef kernelrl_rewards():\n    "
 FAULTY = [
     ("import absent_module", "import", "No module named 'absent_module'", "pip install absent_module"),
-    ("def broken(:", "import", "SyntaxError", "kernelrl plugins show faulty"),
+    ("def broken(:", "import", "SyntaxError", ""),
     ("raise SystemExit(3)", "import", "SystemExit: 3", "remove the call of sys.exit"),
     ("@hookimpl\ndef kernelrl_reward():\n    return []", "hooks", "kernelrl_reward is not a hook", "kernelrl_rewards"),
     (
@@ -69,12 +69,12 @@ FAULTY = [
     ),
     ("@hookimpl\ndef kernelrl_rewards(gpu):\n    return []", "hooks", "gpu", "without arguments"),
     ("def kernelrl_rewards():\n    return []", "hooks", "not marked with @hookimpl", "write @hookimpl above"),
-    (f"{HOOK}raise RuntimeError('no\\nlicence')", "kernelrl_rewards", "no licence", "kernelrl plugins show faulty"),
+    (f"{HOOK}raise RuntimeError('no\\nlicence')", "kernelrl_rewards", "no licence", ""),
     (
         f"{HOOK}yield Component('a', 'b:c')\n    raise OSError('half')",
         "kernelrl_rewards",
         "OSError: half",
-        "show faulty",
+        "",
     ),
     (f"{HOOK}return ['speedup']", "kernelrl_rewards", "returned str, not a Component", "return a list"),
     (f"{HOOK}return 'speedup'", "kernelrl_rewards", "returned one str, not a list", "return a list"),
@@ -94,7 +94,7 @@ FAULTY = [
         + "return [Component('a', 'b:c', requires=Requires('torch'))]",
         "kernelrl_rewards",
         "Requires.modules must be a tuple of text, got 'torch'",
-        "kernelrl plugins show faulty",
+        "",
     ),
 ]
 """Source of a plugin, point of failure, part of the error, part of the fix."""

@@ -12,8 +12,9 @@ import pytest
 
 from kernelrl_core.errors import ExitCode, LookupFailed, MissingPrerequisite, UsageError
 from kernelrl_core.interfaces.component import Component
+from kernelrl_core.interfaces.feedback import Feedback
 from kernelrl_core.interfaces.requirements import Requires, missing_requirements
-from kernelrl_core.interfaces.rewards import Reward, RewardConfig
+from kernelrl_core.interfaces.rewards import Reward, RewardBounds, RewardConfig
 from kernelrl_core.plugins.loading import PluginInfo
 from kernelrl_core.plugins.registry import PluginFailed, Registry, registry
 from kernelrl_core.plugins.use import Use
@@ -74,6 +75,9 @@ class Options(RewardConfig):
     value: int = 1
     """Any number."""
 
+    def bounds(self) -> RewardBounds:
+        return RewardBounds(0.0, 1.0, -1.0)
+
     def requires(self) -> Requires:
         return Requires(environment=(f"NO_SUCH_VARIABLE_{self.value}",))
 
@@ -88,6 +92,11 @@ class Target(Reward):
 
     def score(self, turn: Any) -> float:
         return 0.0
+
+
+class Terse(Feedback):
+    def format(self, turn: Any) -> str:
+        return ""
 
 
 class Plain:
@@ -107,8 +116,9 @@ def configured(targets: str) -> Registry:
 
 def test_make_calls_the_implementation_with_its_options_or_without_arguments(targets: str) -> None:
     made = [configured(targets).make("rewards", use) for use in (Use("t", Options(3)), Use("t"))]
-    made.append(Registry((plugin("a", Component("t", f"{targets}:Target")),)).make("rewards", Use("t")))
-    assert [reward.options for reward in made if isinstance(reward, Target)] == [Options(3), Options(), None]
+    assert [reward.options for reward in made if isinstance(reward, Target)] == [Options(3), Options()]
+    bare = plugin("a", Component("t", f"{targets}:Terse"), kind="feedback")
+    assert isinstance(Registry((bare,)).make("feedback", Use("t")), Terse)
 
 
 def test_an_error_in_a_constructor_names_the_plugin(targets: str) -> None:
@@ -134,10 +144,71 @@ def test_a_declared_module_that_is_missing_is_a_prerequisite() -> None:
     assert caught.value.fix == "pip install no_such_module_at_all"
 
 
-def test_options_must_be_an_attrs_class() -> None:
-    plugins = Registry((plugin("a", Component("t", "json:dumps", config="json:JSONDecoder")),))
-    with pytest.raises(PluginFailed, match="not an attrs class"):
-        plugins.config_class("rewards", "t")
+class Undecorated(Options):
+    """Options whose own field would be ignored."""
+
+    limit: int = 3
+
+
+@attrs.frozen
+class NoBounds(RewardConfig):
+    """A reward component must declare its bounds."""
+
+    value: int = 1
+    """Any number."""
+
+
+class Misnamed(Target):
+    def scores(self, turn: Any) -> float:
+        return 0.0
+
+    score = Reward.score  # type: ignore[assignment]
+
+
+class NoArgument(Target):
+    def __init__(self) -> None:
+        super().__init__()
+
+
+class Exits(Target):
+    def __init__(self, options: Options) -> None:
+        raise SystemExit(2)
+
+
+FAULTY = [
+    ({"config": "json:JSONDecoder"}, "are not an attrs class", "derive a class from RewardConfig of"),
+    ({"config": "{0}:Undecorated"}, "the field limit would be ignored", "write @attrs.frozen above Undecorated"),
+    (
+        {"config": "{0}:NoBounds"},
+        "NoBounds does not define bounds()",
+        "return RewardBounds(low=0.0, high=1.0, gap=1.0)",
+    ),
+    (
+        {"target": "{0}:Targt"},
+        "has no attribute 'Targt'",
+        "correct target='{0}:Targt' of Component('t', …); did you mean 'Target'?",
+    ),
+    ({"target": "kernelrl_core.absent:T"}, "No module named 'kernelrl_core.absent'", "from kernelrl_core.api"),
+    ({"target": "json.absent:T"}, "No module named 'json.absent'", "correct target='json.absent:T'"),
+    ({"target": "{0}:__name__"}, "is a str, not a class", "name a class or a function"),
+    ({"target": "{0}:Misnamed"}, "lacks the method score", "define score in Misnamed, where scores may be misspelt"),
+    ({"target": "{0}:NoArgument"}, "TypeError", "let NoArgument take one argument, the options"),
+    ({"target": "{0}:Exits"}, "SystemExit: 2", "remove the call of sys.exit"),
+]
+
+
+@pytest.mark.parametrize(("parts", "message", "fix"), FAULTY, ids=[message for _, message, _ in FAULTY])
+def test_a_faulty_component_names_the_plugin_and_the_fix(
+    targets: str, parts: dict[str, str], message: str, fix: str
+) -> None:
+    filled = {key: text.format(targets) for key, text in parts.items()}
+    component = Component(**{"name": "t", "target": f"{targets}:Target", "config": f"{targets}:Options", **filled})
+    with pytest.raises(PluginFailed) as caught:
+        Registry((plugin("mine", component),)).make("rewards", Use("t"))
+    assert message in caught.value.message
+    assert "plugin mine" in caught.value.message
+    assert fix.format(targets) in caught.value.fix
+    assert "\n" not in caught.value.message + caught.value.fix
 
 
 def test_the_error_about_a_wrong_base_class_names_the_right_one(targets: str) -> None:

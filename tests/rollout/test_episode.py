@@ -205,7 +205,7 @@ def test_failing_renderer_is_named() -> None:
         def render(self, messages: Sequence[Message]) -> Prompt:
             raise RuntimeError("no template")
 
-    with pytest.raises(KernelRLError, match=r"^policy 'fake' failed in render: RuntimeError: no template$"):
+    with pytest.raises(KernelRLError, match=r"^policy 'fake' failed in render: RuntimeError: no template\n"):
         runner(renderer=Broken()).next_prompt()
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from kernelrl_core.errors import UsageError
+from kernelrl_core.errors import KernelRLError, UsageError
 from kernelrl_core.recipe.schema import EvalSettings, PositiveInt
 from kernelrl_core.tasks.selection import eval_tasks
 from kernelrl_core.testing.fakes import FakeTasks, numbered_tasks
@@ -35,3 +37,12 @@ def test_the_first_tasks_of_a_split_are_evaluated() -> None:
 def test_a_misspelt_split_is_refused_with_the_nearest() -> None:
     with pytest.raises(UsageError, match=r"no split 'tain'; known: train; did you mean 'train'\?"):
         eval_tasks(FakeTasks(numbered_tasks(train=3)), EvalSettings(split="tain"))
+
+
+def test_a_source_that_lists_no_tasks_is_named() -> None:
+    class Rows(FakeTasks):
+        def tasks(self, split: str) -> Any:
+            return [{"id": "a"}]
+
+    with pytest.raises(KernelRLError, match="Rows returned dict from tasks, not Task"):
+        eval_tasks(Rows(), EvalSettings(split="train"))

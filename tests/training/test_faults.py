@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -420,3 +421,17 @@ def test_capability_that_no_key_needs_may_be_lost(tmp_path: Path, shrink: Any) -
             return session.policy.capabilities.warm_start
 
     assert asyncio.run(scene()) is False
+
+
+@pytest.mark.parametrize("advantages", [None, [0.0, 0.0], [["1"], [0.0]], [[0.0, 0.0], [0.0]], [[math.inf], [0.0]]])
+def test_advantages_of_another_shape_end_the_run_with_the_name_of_the_component(
+    advantages: Any, tmp_path: Path
+) -> None:
+    run = RunDir.create(tmp_path / "run", {}, {})
+    recipe = attrs.evolve(RECIPE, episode=EpisodeSettings(turns=1))
+    with pytest.raises(BaseException) as caught:  # noqa: PT011  (a group)
+        train_here(run, recipe, FakeEnvironment(), FakePolicy(), lambda returns: advantages)
+    error = first_error(caught.value)
+    assert isinstance(error, KernelRLError)
+    assert error.message.startswith("advantage 'grpo' returned ")
+    assert "a list of finite numbers per episode" in error.fix

@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from kernelrl_core.errors import suggestion
 from kernelrl_core.testing.contracts.base import ComponentContract, require_unchanged
 from kernelrl_core.testing.contracts.breaches import calling, require
 from kernelrl_core.testing.contracts.hostile import HOSTILE_SOURCES
@@ -93,7 +94,9 @@ def _checked(checker: Any, candidate: Candidate, evaluation: Evaluation | None, 
 def _require_finding(finding: Any, rules: set[str]) -> None:
     require(isinstance(finding, Finding), f"check returns {finding!r}, not a Finding", _FIX_CHECK)
     declared = f"check reports the rule {finding.rule!r}, which `rules` does not declare"
-    require(finding.rule in rules, declared, f"add a Rule to `rules`, or report one of {', '.join(sorted(rules))}")
+    require(
+        finding.rule in rules, declared, f"add a Rule to `rules`, or correct the id; {suggestion(finding.rule, rules)}"
+    )
     severity = f"a finding has the severity {finding.severity!r}"
     require(isinstance(finding.severity, Severity), severity, "use Severity.NOTE, SUSPECT or HACK")
 

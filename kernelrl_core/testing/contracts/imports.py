@@ -79,7 +79,8 @@ def in_fresh_process(names: tuple[str, ...], heavy: frozenset[str], path: tuple[
         arguments = json.dumps([str(report), names, sorted(heavy), after])
         try:
             done = subprocess.run(
-                [sys.executable, "-c", _PROBE, arguments],
+                # Without bytecode: the check writes nothing beside the plugin.
+                [sys.executable, "-B", "-c", _PROBE, arguments],
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,

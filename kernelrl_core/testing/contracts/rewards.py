@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from numbers import Real
 from typing import Any, ClassVar
 
 from kernelrl_core.testing.contracts.base import ComponentContract, require_unchanged
@@ -36,7 +37,7 @@ class RewardContract(ComponentContract):
         rounding = _ROUNDING * max(abs(bounds.low), abs(bounds.high))
         for turn, score in self._scored(self.make()):
             what = f"the score of a turn {_described(turn)} is {score!r}"
-            number = isinstance(score, int | float) and math.isfinite(score)
+            number = isinstance(score, Real) and math.isfinite(score)
             require(number, f"{what}, not a finite number", _FIX_SCORE)
             inside = bounds.low - rounding <= score <= bounds.high + rounding
             outside = f"{what}, outside of bounds() from {bounds.low:g} to {bounds.high:g}"
@@ -56,7 +57,7 @@ class RewardContract(ComponentContract):
     def test_correct_kernels_rise_by_the_declared_gap(self) -> None:
         gap = self.use().options.bounds().gap
         scored = self._scored(self.make())
-        if not all(isinstance(score, int | float) for _, score in scored):
+        if not all(isinstance(score, Real) for _, score in scored):
             return  # reported by the test of the bounds
         right, lowest = min((score, _described(turn)) for turn, score in scored if turn.correct)
         wrong, highest = max((score, _described(turn)) for turn, score in scored if not turn.correct)
