@@ -82,6 +82,7 @@ def test_a_finished_run_gets_a_logger_by_an_edit_of_its_recipe_alone(kernelrl: R
         [
             "kernelrl: run runs/b has no loggers",
             "kernelrl: fix: write loggers: {tensorboard: {use: tensorboard}} into runs/b/recipe.yaml, then repeat this",
+            "kernelrl: more: kernelrl explain tensorboard",
         ],
     )
     recipe.write_text(recipe.read_text().replace("loggers: {}", "loggers: {mine: {use: fake}}"))

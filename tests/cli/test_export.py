@@ -114,5 +114,6 @@ def test_a_full_disk_is_named_and_nothing_is_left(kernelrl: Run, tmp_path: Path)
     assert failed.stderr.splitlines()[1:] == [
         f"kernelrl: {tmp_path}: No space left on device",
         "kernelrl: fix: free disk space or permit access, then repeat this",
+        "kernelrl: more: kernelrl explain storage",
     ]
     assert not [path for path in tmp_path.iterdir() if "out" in path.name]

@@ -33,6 +33,7 @@ CAPTURED = (
     *("cudaDeviceSynchronize", "cudaStreamSynchronize", "cudaEventSynchronize"),
 )
 """Functions of the CUDA runtime that `capture.c` wraps."""
+_WRAPPED = [f"-Wl,--wrap={name}" for name in CAPTURED]
 
 Run = Callable[..., tuple[int, str, float]]
 """Executes `(argv, cwd)`; returns status, output and processor time in seconds."""
@@ -163,7 +164,7 @@ class Commands:
         command = [
             # What it defines is its own, whoever else defines a function of that name.
             *(toolchain.cxx, "-shared", "-Wl,-Bsymbolic-functions", *objects, "-o", "extension.so"),
-            *(self._capturing() if toolchain.language == "cuda" else ()),
+            *([str(self._prepared.capture_object()), *_WRAPPED] if toolchain.language == "cuda" else ()),
             *(["-fopenmp"] if "-fopenmp" in (*self._request.cflags, *self._request.ldflags) else []),
             *(word for word in self._request.ldflags if word.startswith("-l")),
             *(f"-L{path}" for path in (self._prepared.link_libraries(), *toolchain.library_dirs)),
@@ -177,10 +178,6 @@ class Commands:
                 raise CompileError(self._diagnosis.own(log))
             raise NotCertain(f"linking failed: {log[-300:]}", whole=True)
         return self._directory / "extension.so"
-
-    def _capturing(self) -> list[str]:
-        """What has calls of the CUDA runtime recorded while a graph is captured."""
-        return [str(self._prepared.capture_object()), *(f"-Wl,--wrap={name}" for name in CAPTURED)]
 
     def _defined(self, name: str) -> dict[str, str]:
         """Functions that an object defines, by symbol: as they are written in C++."""

@@ -101,8 +101,13 @@ def _result(order: dict[str, Any]) -> dict[str, Any]:
             if error.errno != errno.ENOSPC:
                 raise
             doubt = _disk_full(order)
-        found = {"trouble": doubt.trouble} if _control(order) else _limited(doubt.limit, doubt.log)
+        found = _decided(doubt, order)
         return found if "trouble" in found else {**store.write(limited, found, None), "cached": False}
+
+
+def _decided(doubt: _Doubtful, order: dict[str, Any]) -> dict[str, Any]:
+    """The mistake of the candidate, or trouble."""
+    return {"trouble": doubt.trouble} if _control(order) else _limited(doubt.limit, doubt.log)
 
 
 def _control(order: dict[str, Any]) -> str:

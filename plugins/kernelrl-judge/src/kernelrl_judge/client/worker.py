@@ -178,9 +178,7 @@ class JudgeWorker:
                 raise
             if ready is None:
                 await self.aclose()
-                raise InfrastructureError(
-                    "the judge did not start", fix="look above for what it said; kernelrl doctor", see="judge"
-                )
+                raise InfrastructureError("the judge did not start", fix="look above; kernelrl doctor", see="judge")
             self._ready = None
         return process
 

@@ -36,7 +36,9 @@ def why_not(request: EvaluationRequest, evaluation: Evaluation, backend: Any, mo
     # On a device the probe takes a context and a build, in the interpreter a fifth of the whole. Where the operators of
     # torch are listed in every call, something must speak against a candidate first.
     always = mode == "cpu" or (mode == "interpreter" and "operators" not in settings.probes)
-    if not (always or _is_suspect(request, evaluation)):
+    suspect = request.suspect_rules or evaluation.profile.get("computing_operators")
+    doubts = (found.severity is Severity.SUSPECT or found.rule == "not_recorded" for found in evaluation.findings)
+    if not (always or suspect or any(doubts)):
         return ""
     if not request.kernels and request.kernels_complete:
         return "no kernel was found in the source"
@@ -76,10 +78,4 @@ def concluded(request: EvaluationRequest, evaluation: Evaluation, without: Evalu
         detail=f"{evaluation.detail}\n{evidence}".strip(),
         findings=(*evaluation.findings, reported),
         profile=profile,
-    )
-
-
-def _is_suspect(request: EvaluationRequest, evaluation: Evaluation) -> bool:
-    return bool(request.suspect_rules or evaluation.profile.get("computing_operators")) or any(
-        found.severity is Severity.SUSPECT or found.rule == "not_recorded" for found in evaluation.findings
     )
