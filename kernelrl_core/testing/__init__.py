@@ -11,6 +11,6 @@
 `kernelrl plugins new` writes the tests of a plugin with this kit. Each module of `kernelrl_core.interfaces` shows those
 of its sample plugin.
 
-Only `testing.fixtures` imports pytest (`pip install 'kernelrl[testing]'`). The rest of the core never imports this
-package.
+Only `testing.fixtures` imports pytest (`pip install 'kernelrl[testing]'`). Of the rest of the core, only `kernelrl
+plugins check` imports this package: it runs the contract tests.
 """

@@ -33,7 +33,7 @@ BROKEN: list[Broken] = [
 ]
 SMALL = Component("small", "broken_components.backends:Good")
 """Backend of the broken evaluators."""
-ELSEWHERE = re.compile(r"class \w+\((\w+)\):\n(?:    [^\n]*\n|\n)*?    component = \"([\w-]+)\"")
+ELSEWHERE = re.compile(r"class Test\w+\((\w+)\):\n(?:    [^\n]*\n|\n)*?    component = \"([\w-]+)\"")
 """A contract class of a plugin's tests, and its component."""
 
 
