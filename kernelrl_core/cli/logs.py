@@ -29,7 +29,7 @@ def command(run: str, follow: bool, lines: int | None) -> None:
         stream = path.open(encoding="utf-8", errors="replace")
     except FileNotFoundError as error:
         fix = f"restore it from a copy of the run; kernelrl status {found.path} shows the state and the last error"
-        raise KernelRLError(f"{path} does not exist", fix=fix) from error
+        raise KernelRLError(f"{path} does not exist", fix=fix, see="run-files") from error
     except OSError as error:
         raise disk_error(path, error) from error
     with stream:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import attrs
@@ -238,8 +239,8 @@ class _Evaluation:
                 case ast.AnnAssign(target=target, value=value) if value is not None:
                     self._assign(target, self._value(value, scope), scope)
                 case ast.AugAssign(target=target, op=op, value=value):
-                    load = _loaded(target)
-                    self._assign(target, self._binary(op, self._value(load, scope), self._value(value, scope)), scope)
+                    new = self._binary(op, self._value(target, scope), self._value(value, scope))
+                    self._assign(target, new, scope)
                 case ast.Expr(value=value):
                     self._expression_statement(value, scope)
                 case ast.FunctionDef(name=name):
@@ -280,7 +281,8 @@ class _Evaluation:
         self, body: list[ast.stmt], orelse: list[ast.stmt], rest: Sequence[ast.stmt], scope: dict[str, Any]
     ) -> tuple[Any, bool]:
         """Both branches of an `if`. True: the returned value includes the statements after it."""
-        instances = [value for value in scope.values() if isinstance(value, _Instance)]
+        # Each once: a method knows its instance under two names.
+        instances = list({id(value): value for value in scope.values() if isinstance(value, _Instance)}.values())
         before = [dict(instance.attributes) for instance in instances]
         first, second = dict(scope), dict(scope)
         one = self._block(body, first)
@@ -297,8 +299,9 @@ class _Evaluation:
             return None, False
         scope.update(first if one is None else second)
         after = self._block(rest, scope)
-        returned = one if one is not None else two
-        return (_choice(returned, after) if after is not None else returned), True
+        if one is None:
+            return (_choice(after, two) if after is not None else two), True
+        return (_choice(one, after) if after is not None else one), True
 
     def _loop(self, target: ast.expr | None, over: Any, body: list[ast.stmt], scope: dict[str, Any]) -> Any:
         if not isinstance(over, list):
@@ -347,7 +350,7 @@ class _Evaluation:
                     case list(), _Const(value=int() as position) if -len(old) <= position < len(old):
                         old[position] = value
                     case Node(), _:
-                        self._assign(_loaded(owner), Node("setitem", list(_operands([old, key, value]))), scope)
+                        self._assign(owner, Node("setitem", list(_operands([old, key, value]))), scope)
 
     # Expressions
 
@@ -449,27 +452,30 @@ class _Evaluation:
             decorators = {d.id for d in function.decorator_list if isinstance(d, ast.Name)}
             method = _Function(function, self._globals, None if "staticmethod" in decorators else owner, home)
             return self._call(method, [], {}) if "property" in decorators else method
-        for statement in kind.body:
-            match statement:
-                case ast.Assign(targets=[ast.Name(id=target)], value=value) if target == name:
-                    return self._value(value, self._globals)
+        for one in self._lineage(kind):
+            for statement in one.body:
+                match statement:
+                    case ast.Assign(targets=[ast.Name(id=target)], value=value) if target == name:
+                        return self._value(value, self._globals)
         return _Method(owner, name)
 
     def _method(
-        self, kind: ast.ClassDef, name: str, *, above: bool = False, depth: int = 0
+        self, kind: ast.ClassDef, name: str, *, above: bool = False
     ) -> tuple[ast.FunctionDef, ast.ClassDef] | None:
         """A method of a class or of its bases in this source, with the class that defines it."""
-        if not above:
-            for statement in reversed(kind.body):
+        for one in islice(self._lineage(kind), int(above), None):
+            for statement in reversed(one.body):
                 if isinstance(statement, ast.FunctionDef) and statement.name == name:
-                    return statement, kind
+                    return statement, one
+        return None
+
+    def _lineage(self, kind: ast.ClassDef, depth: int = 0) -> Iterator[ast.ClassDef]:
+        """A class and its bases in this source."""
+        yield kind
         for base in kind.bases:
             parent = self._globals.get(base.id) if isinstance(base, ast.Name) else None
-            if not isinstance(parent, ast.ClassDef) or parent is kind or depth >= _MAX_CALLS:
-                continue
-            if (found := self._method(parent, name, depth=depth + 1)) is not None:
-                return found
-        return None
+            if isinstance(parent, ast.ClassDef) and parent is not kind and depth < _MAX_CALLS:
+                yield from self._lineage(parent, depth + 1)
 
     # Calls
 
@@ -863,8 +869,3 @@ def _truth(value: Any) -> bool | None:
 
 def _is_main(test: ast.expr) -> bool:
     return isinstance(test, ast.Compare) and isinstance(test.left, ast.Name) and test.left.id == "__name__"
-
-
-def _loaded(target: ast.expr) -> Any:
-    """An assignment target; its context does not matter here."""
-    return target
