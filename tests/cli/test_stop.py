@@ -11,11 +11,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
+from click.testing import CliRunner
 from kernelrl_command_server import Command, CommandServer
 
+from kernelrl_core.cli.stop import command
 from kernelrl_core.errors import KernelRLError
 from kernelrl_core.runs import lock_holder as module
 from kernelrl_core.runs.directory import RunDir
@@ -206,3 +208,26 @@ def test_a_holder_that_is_not_visible_is_an_error(
     monkeypatch.setattr(module, "_PROC", tmp_path / "none")
     with pytest.raises(KernelRLError, match="is in use by a process that is not visible here"):
         lock_holder(RunDir(tmp_path))
+
+
+def test_a_process_that_ignores_the_signals_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Deaf:
+        pid = 7
+        signals: ClassVar[list[signal.Signals]] = []
+
+        def signal(self, number: signal.Signals) -> None:
+            self.signals.append(number)
+
+        def wait(self, seconds: float) -> bool:
+            return False
+
+        def __enter__(self) -> Deaf:
+            return self
+
+        def __exit__(self, *error: object) -> None: ...
+
+    RunDir.create(tmp_path / "run", {}, {}).unlock()
+    monkeypatch.setattr(module, "lock_holder", lambda run: Deaf())
+    done = CliRunner().invoke(command, [str(tmp_path / "run"), "--now"])
+    assert done.output == f"{tmp_path}/run: killed (process 7); kernelrl resume run\n"
+    assert Deaf.signals == [signal.SIGTERM, signal.SIGTERM, signal.SIGKILL]

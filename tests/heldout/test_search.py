@@ -164,3 +164,17 @@ def test_a_spent_budget_ends_the_search_after_the_turns_in_progress() -> None:
         Search(REFINE, ["wrong"] * 6, recorder=recorder)
     assert isinstance(first_error(caught.value), BudgetReached)
     assert len(recorder.recorded) == 3
+
+
+def test_a_failed_retriever_loses_the_episode_and_no_other() -> None:
+    class Failing(FakeEnvironment):
+        async def examples(self, task: Any, recorded: Turn | None = None) -> Any:
+            raise InfrastructureError("the index is gone")
+
+    recipe = make_recipe(eval=EvalSettings(samples=PositiveInt(2), search=REFINE))
+    environment: Any = Failing(recipe, tasks=FakeTasks(numbered_tasks(held_out=1)))
+    recorder = Recorder()
+    session = Session(recipe, environment, FakePolicy())
+    groups = asyncio.run(rollout_split(session, recorder, lambda event: None, update=0, finished=lambda tasks: {}))
+    assert [turn.outcome for turn in recorder.recorded] == [Outcome.INFRA_ERROR]
+    assert [turn.masked for episode in groups[0].episodes for turn in episode.turns] == [True]

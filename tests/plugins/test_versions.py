@@ -34,3 +34,7 @@ def test_equal_environments_have_equal_versions() -> None:
     here = worker_versions(registry(), "pytest")
     assert {"python", "kernelrl", "pytest"} <= here.keys()
     require_same_versions(here, worker_versions(registry(), "pytest"), "worker", fix="")
+
+
+def test_a_distribution_that_is_not_installed_has_no_version() -> None:
+    assert worker_versions(registry(), "nowhere-at-all")["nowhere-at-all"] == "not installed"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kernelrl_core.algorithms.credit import Credit
-from kernelrl_core.errors import KernelRLError, UsageError
+from kernelrl_core.errors import KernelRLError, StorageError, UsageError
 from kernelrl_core.runs.directory import RunDir, find_run
 from kernelrl_core.runs.journal import Journal, JournalReader, read_rows
 from kernelrl_core.testing.values import make_turn
@@ -171,3 +171,12 @@ def test_the_steps_after_a_step_have_their_metrics_and_credits(tmp_path: Path) -
     found = [(metrics["step"], [row["sample"] for row in rows]) for metrics, rows in run.steps_after(0)]
     assert found == [(1, ["1.0.0.0", "1.1.0.0"]), (2, ["2.0.0.0", "2.1.0.0"])]
     assert list(run.steps_after(2)) == []
+
+
+def test_a_journal_that_cannot_be_read_is_a_storage_error(tmp_path: Path) -> None:
+    (tmp_path / "folder.jsonl").mkdir()
+    reader = JournalReader(tmp_path / "folder.jsonl")
+    for read in (lambda: Journal(reader.path), lambda: list(reader.new_rows()), lambda: reader.rows_at([0])):
+        with pytest.raises(StorageError, match=r"folder\.jsonl: Is a directory"):
+            read()
+    assert not JournalReader(tmp_path / "missing.jsonl").replaced()

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import attrs
+from typing import Any
 
-from kernelrl_core.runs.rows import sample_row, turn_from_row
+import attrs
+import pytest
+
+from kernelrl_core.errors import KernelRLError
+from kernelrl_core.runs.rows import sample_row, turn_from_row, turn_without_task
 from kernelrl_core.testing.values import make_turn
 from kernelrl_core.types import ExcludedExample, Outcome, ShownExample
 
@@ -37,3 +41,19 @@ def test_row_has_the_shown_and_the_excluded_examples() -> None:
 def test_row_of_a_turn_without_retrieval_has_no_examples() -> None:
     row = sample_row(make_turn(Outcome.CORRECT))
     assert {"examples", "excluded_examples"} & set(row) == set()
+
+
+def test_a_row_of_another_version_of_its_task_is_refused() -> None:
+    turn = make_turn()
+    with pytest.raises(KernelRLError, match="belongs to another version of task") as caught:
+        turn_from_row(sample_row(turn), attrs.evolve(turn.task, reference="class Model: changed"))
+    assert "restore the tasks" in caught.value.fix
+
+
+@pytest.mark.parametrize("change", [{"outcome": "great"}, {"of_the_future": 1}, {"findings": [{"rule": "a"}]}])
+def test_a_row_that_is_no_turn_of_this_version_is_named_by_its_sample(change: dict[str, Any]) -> None:
+    turn = make_turn()
+    row = {**sample_row(turn), **change}
+    for read in (lambda: turn_from_row(row, turn.task), lambda: turn_without_task(row)):
+        with pytest.raises(KernelRLError, match=f"sample {turn.id} cannot be read"):
+            read()
