@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import itertools
 import textwrap
@@ -19,6 +20,7 @@ from kernelrl_core.recipe.structure import field_types, plain, type_words
 __all__ = ["FieldDescription", "describe_fields", "field_docs", "yaml_text"]
 
 
+@functools.cache
 def field_docs(cls: type[Any]) -> Mapping[str, str]:
     """Field of an attrs class, or member of an enumeration -> the string literal below it in the source, as one line.
     Empty if the source is not available."""
