@@ -20,10 +20,15 @@ from kernelrl_core.recipe.structure import field_types, plain, type_words
 __all__ = ["FieldDescription", "describe_fields", "field_docs", "yaml_text"]
 
 
-@functools.cache
 def field_docs(cls: type[Any]) -> Mapping[str, str]:
     """Field of an attrs class, or member of an enumeration -> the string literal below it in the source, as one line.
     Empty if the source is not available."""
+    hashable: Any = cls
+    return _read(hashable)
+
+
+@functools.cache
+def _read(cls: Any) -> Mapping[str, str]:
     docs: dict[str, str] = {}
     for owner in reversed(cls.__mro__):
         if not (attrs.has(owner) or owner is cls):
