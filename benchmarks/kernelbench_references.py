@@ -47,7 +47,7 @@ async def evaluate(sources: dict[str, str], budget_s: float, save: Any) -> None:
             if time.monotonic() > ends:
                 return
             candidate = re.sub(r"\bModel\b", "ModelNew", source)
-            begun = time.monotonic()
+            started = time.monotonic()
             request = make_request(
                 candidate, source, "triton", task_id=name, backend_options={"mode": "gpu"}, settings=settings
             )
@@ -67,7 +67,7 @@ async def evaluate(sources: dict[str, str], budget_s: float, save: Any) -> None:
                 "not_timed": found.not_timed,
                 "speedup": found.speedup,
                 "runtime_us": found.runtime.median_us if found.runtime else None,
-                "wall_s": round(time.monotonic() - begun, 1),
+                "wall_s": round(time.monotonic() - started, 1),
             }
             save(name, rows)
 
