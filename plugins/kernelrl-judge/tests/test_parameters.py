@@ -60,6 +60,14 @@ def test_initial_values_stay_where_the_reference_is_not_finite() -> None:
     assert bool((values(task)["z"] == 0).all())
 
 
+def test_drawn_values_have_an_effect_where_a_function_in_an_attribute_reads_the_parameter() -> None:
+    closure = "w = torch.nn.Parameter(torch.ones(64)); self.w = w; self.scaled = lambda x: x * w"
+    used = drawn_parameters(reference("return self.scaled(x)", init=closure), Matched())
+    (x,) = used.inputs(0)
+    torch.testing.assert_close(used.expected([x]), x * used.state["w"])
+    torch.testing.assert_close(used.exact([x]), x.double() * used.state["w"].double())
+
+
 def test_a_parameter_that_the_candidate_lacks_is_as_its_constructor_draws_it() -> None:
     init = "self.w = torch.nn.Parameter(torch.randn(64)); self.b = torch.nn.Parameter(torch.zeros(64))"
     task = reference("return x * self.w + self.b", init=init)

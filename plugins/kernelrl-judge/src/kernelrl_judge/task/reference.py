@@ -188,14 +188,15 @@ class Reference:
         return other
 
     def _copied(self) -> torch.nn.Module:
-        try:
-            return copy.deepcopy(self.model)
-        except Exception:  # nothing but the module's own code runs here, and it may raise anything
-            other = Reference(self._module, self._task_id, self.settings, self.device, self._init)
-            other.model.train(self.model.training)
-            other.state = self.state
-            other.restore()
-            return other.model
+        # A copy shares the functions in its attributes, and their closures refer to the parameters of the original.
+        if not any(getattr(held, "__closure__", None) for part in self.model.modules() for held in vars(part).values()):
+            with contextlib.suppress(Exception):  # the module's own code runs here, and may raise anything
+                return copy.deepcopy(self.model)
+        other = Reference(self._module, self._task_id, self.settings, self.device, self._init)
+        other.model.train(self.model.training)
+        other.state = self.state
+        other.restore()
+        return other.model
 
     def exact(self, inputs: list[Any], index: int = 0) -> Any:
         """The outputs in double precision; None where the module does not run in it, or no copy fits into memory."""
