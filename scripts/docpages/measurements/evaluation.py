@@ -146,32 +146,36 @@ TIMING = (
     ),
     Measurement(
         "Repeatability beside other work",
-        ("timing_repeatability_under_load.json",),
+        ("timing_repeatability.json",),
         "timing_repeatability",
-        "The same run times on an idle machine and beside processes that keep every CPU core busy.",
+        "The same run times beside processes that keep every CPU core busy, with many evaluations at once.",
         (
             rows(
-                lambda data: [
-                    {"load": load, **row}
-                    for load, key in (
-                        ("idle", "idle"),
-                        ("busy, 8 lanes", "under_load_8_lanes"),
-                        ("busy, 13 lanes", "under_load_13_lanes"),
-                    )
-                    for row in data[0][key]
-                ],
-                ("machine", "load"),
+                "rows_under_load",
                 ("kernel", "kernel"),
+                ("evaluations", "checks"),
                 ("run time", "runtime_us", "µs"),
                 ("interquartile range", "interquartile_share", "%"),
                 ("within 5 % of the median", "within_5_percent", "%"),
             ),
+            figures(("busy processes", "load|busy_processes"), ("evaluations at once", "load|lanes")),
+        ),
+    ),
+    Measurement(
+        "References of KernelBench",
+        ("kernelbench_references.json",),
+        "kernelbench_references",
+        "KernelBench's references as candidates on the default lanes: those that record, and their outcomes.",
+        (
             figures(
-                ("KernelBench references", "kernelbench_references|references"),
-                ("recorded as a CUDA graph", "kernelbench_references|recorded"),
-                ("equal to eager calls on other inputs", "kernelbench_references|equal_to_eager_on_other_inputs"),
+                ("references", "evaluated"),
+                ("recorded", "recorded"),
+                ("`correct`", "outcomes|correct"),
+                ("`incorrect`", "outcomes|incorrect"),
+                ("`out_of_memory`", lambda data: data["outcomes"].get("out_of_memory", 0)),
             ),
         ),
+        "[Record and replay](../replay.md#measured) names the others.",
     ),
 )
 
