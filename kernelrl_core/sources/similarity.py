@@ -17,7 +17,8 @@ from typing import Literal
 
 import attrs
 
-from kernelrl_core.sources.dataflow import Node, nodes_of, result_of
+from kernelrl_core.sources.dataflow.evaluation import result_of
+from kernelrl_core.sources.dataflow.graph import Node, nodes_of
 
 __all__ = [
     "THRESHOLD",

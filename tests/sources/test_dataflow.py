@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kernelrl_core.sources.dataflow import nodes_of, result_of
+from kernelrl_core.sources.dataflow.evaluation import result_of
+from kernelrl_core.sources.dataflow.graph import nodes_of
 
 HEAD = "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\nimport math\n"
 

@@ -1,0 +1,45 @@
+"""Nodes of a data flow graph."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+__all__ = [
+    "CONSTANT",
+    "NUMBER",
+    "Node",
+    "nodes_of",
+]
+
+NUMBER = "#"
+_COMMUTATIVE = frozenset({"add", "mul", "eq", "ne", "maximum", "minimum", "logicaland", "logicalor", "bitand", "bitor"})
+
+
+class Node:
+    """A value of the graph: an operator with its operands, or a leaf (`input`, `parameter`)."""
+
+    __slots__ = ("digest", "label", "operands")
+
+    def __init__(self, label: str, operands: Sequence[Node] = (), *, key: str = "") -> None:
+        if label in _COMMUTATIVE:
+            operands = sorted(operands, key=lambda node: node.digest)
+        self.label = label
+        self.operands = tuple(operands)
+        text = "\0".join([key or label, *(node.digest for node in self.operands)])
+        self.digest: str = hashlib.blake2b(text.encode(errors="replace"), digest_size=8).hexdigest()
+        """Equal for equal subgraphs."""
+
+
+CONSTANT = Node(NUMBER)
+
+
+def nodes_of(root: Node) -> list[Node]:
+    """All nodes of a graph, each once."""
+    found, waiting = {id(root): root}, [root]
+    while waiting:
+        for node in waiting.pop().operands:
+            if id(node) not in found:
+                found[id(node)] = node
+                waiting.append(node)
+    return list(found.values())
