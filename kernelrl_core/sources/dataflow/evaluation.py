@@ -1,10 +1,4 @@
-"""Data flow of a PyTorch reference: the graph of operators between the inputs and the result of `forward`.
-
-The source is evaluated symbolically, never executed: helper functions, submodules and loops over module lists are
-expanded, so that the graph does not depend on names, formatting, the order of independent statements, or on a module
-that only calls another one. Numbers become `#`; strings and booleans stay, because they select a variant of an operator
-(`bias=False`, `approximate="tanh"`). A loop over `range` is evaluated once.
-"""
+"""Symbolic evaluation of a source, from its classes to the node that `forward` returns."""
 
 from __future__ import annotations
 
@@ -13,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from kernelrl_core.sources.dataflow.graph import CONSTANT, NUMBER, Node
+from kernelrl_core.sources.dataflow.graph import CONSTANT, NUMBER, Node, canonical_name
 from kernelrl_core.sources.dataflow.operators import (
     OPERATORS,
     argument_nodes,
@@ -33,7 +27,6 @@ from kernelrl_core.sources.dataflow.values import (
     Method,
     Name,
     Repeated,
-    canonical_name,
     flattened,
     item_at,
     joined_scopes,
@@ -44,9 +37,7 @@ from kernelrl_core.sources.dataflow.values import (
 )
 from kernelrl_core.sources.syntax import MAX_SOURCE_CHARACTERS, parse
 
-__all__ = [
-    "result_of",
-]
+__all__ = ["result_of"]
 
 _MAX_STEPS = 40_000
 _MAX_CALLS = 40

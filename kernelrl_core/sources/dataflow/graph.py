@@ -1,4 +1,4 @@
-"""Nodes of a data flow graph."""
+"""Nodes of a data flow graph, and the names of their operators."""
 
 from __future__ import annotations
 
@@ -8,11 +8,31 @@ from collections.abc import Sequence
 __all__ = [
     "CONSTANT",
     "NUMBER",
+    "SAME_OPERATOR",
     "Node",
+    "canonical_name",
     "nodes_of",
 ]
 
 NUMBER = "#"
+SAME_OPERATOR = {
+    "absolute": "abs",
+    "arccos": "acos",
+    "clip": "clamp",
+    "divide": "div",
+    "truedivide": "div",
+    "view": "reshape",
+    "multiply": "mul",
+    "subtract": "sub",
+    "negative": "neg",
+    "mm": "matmul",
+    "swapaxes": "transpose",
+    "concat": "cat",
+    "concatenate": "cat",
+    "t": "transpose",
+    "mt": "transpose",
+    "values": "getitem",
+}
 _COMMUTATIVE = frozenset({"add", "mul", "eq", "ne", "maximum", "minimum", "logicaland", "logicalor", "bitand", "bitor"})
 
 
@@ -43,3 +63,9 @@ def nodes_of(root: Node) -> list[Node]:
                 found[id(node)] = node
                 waiting.append(node)
     return list(found.values())
+
+
+def canonical_name(name: str) -> str:
+    """Name of an operator: equal for `torch.nn.LayerNorm`, `F.layer_norm` and for in-place variants."""
+    label = name.replace("_", "").lower()
+    return SAME_OPERATOR.get(label, label)

@@ -1,4 +1,4 @@
-"""Operators of torch and of Python: one name for each, and the nodes of their calls."""
+"""Operators of torch and of Python: the nodes and values that they return."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import ast
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kernelrl_core.sources.dataflow.graph import CONSTANT, NUMBER, Node
+from kernelrl_core.sources.dataflow.graph import CONSTANT, NUMBER, SAME_OPERATOR, Node
 from kernelrl_core.sources.dataflow.values import (
-    SAME_OPERATOR,
     UNKNOWN,
     Const,
     Layer,
@@ -60,6 +59,7 @@ OPERATORS: dict[type[ast.AST], str] = {
 
 
 def operator_node(label: str, operands: list[Node]) -> Any:
+    """The node of an operator; its operand where it computes nothing, a constant where only numbers enter."""
     label = SAME_OPERATOR.get(label, label)
     if label in _INERT and operands:
         return operands[0]
@@ -78,6 +78,7 @@ def argument_nodes(arguments: list[Any], named: Mapping[str, Any]) -> list[Node]
 
 
 def has_number(arguments: Sequence[Any], named: Mapping[str, Any]) -> bool:
+    """Whether a call has a number that its operator depends on."""
     values = flattened([*arguments, *(value for key, value in named.items() if key not in _INERT_KEYWORDS)])
     return any(isinstance(v, Const) and not isinstance(v.value, bool | str | None.__class__) for v in values)
 

@@ -8,10 +8,9 @@ from typing import Any
 
 import attrs
 
-from kernelrl_core.sources.dataflow.graph import CONSTANT, NUMBER, Node
+from kernelrl_core.sources.dataflow.graph import CONSTANT, NUMBER, Node, canonical_name
 
 __all__ = [
-    "SAME_OPERATOR",
     "UNKNOWN",
     "Const",
     "Function",
@@ -20,7 +19,6 @@ __all__ = [
     "Method",
     "Name",
     "Repeated",
-    "canonical_name",
     "flattened",
     "item_at",
     "joined_scopes",
@@ -31,24 +29,6 @@ __all__ = [
 ]
 
 UNKNOWN = object()
-SAME_OPERATOR = {
-    "absolute": "abs",
-    "arccos": "acos",
-    "clip": "clamp",
-    "divide": "div",
-    "truedivide": "div",
-    "view": "reshape",
-    "multiply": "mul",
-    "subtract": "sub",
-    "negative": "neg",
-    "mm": "matmul",
-    "swapaxes": "transpose",
-    "concat": "cat",
-    "concatenate": "cat",
-    "t": "transpose",
-    "mt": "transpose",
-    "values": "getitem",
-}
 
 
 @attrs.frozen
@@ -101,12 +81,6 @@ class Repeated(list[Any]):
     """A list of unknown length; its items are one period."""
 
 
-def canonical_name(name: str) -> str:
-    """Name of an operator: equal for `torch.nn.LayerNorm`, `F.layer_norm` and for in-place variants."""
-    label = name.replace("_", "").lower()
-    return SAME_OPERATOR.get(label, label)
-
-
 def operands_of(values: Iterable[Any]) -> Iterator[Node]:
     """Values as nodes; lists are flattened, and lists of numbers are one number."""
     for value in values:
@@ -145,6 +119,7 @@ def label_of(value: Any) -> str:
 
 
 def item_at(value: Any, position: int) -> Any:
+    """A part of a value that is unpacked or iterated over."""
     match value:
         case list():
             if isinstance(value, Repeated):
@@ -172,6 +147,7 @@ def one_of(first: Any, second: Any) -> Any:
 
 
 def joined_scopes(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+    """Names after an `if`, of which either branch was taken."""
     both = {name: one_of(value, second[name]) for name, value in first.items() if name in second}
     return {**second, **first, **both}
 
