@@ -1,11 +1,16 @@
-"""Compare extensions built by the build service and by torch's `load_inline`: equal outputs, and cost of both ways.
+"""Compare extensions built by kernelrl-build and by torch's `load_inline`: equal outputs, and cost of both.
 
     python benchmarks/inline_corpus.py [--jobs 12] [--only NAME ...] [--budget-s 400]
+    python benchmarks/inline_corpus.py --cpp [--rounds 3]
 
-Both ways build every extension of `corpora/inline_cuda.py` from nothing. The precompiled headers of the service are
-built first and reported separately. With `load_inline` an extension takes a minute of a whole CPU core. No build starts
-after the budget; the next call with the same GPU, torch and service continues with the missing ones. Needs a GPU, nvcc
-and g++.
+The first form builds every extension of `corpora/inline_cuda.py` from nothing with both. The precompiled headers of
+kernelrl-build are built first and reported separately. With torch's `load_inline` an extension takes a minute of a CPU
+core. No build starts after the budget; the next call with the same GPU, torch and sources continues with the missing
+extensions. Needs a GPU, nvcc and g++.
+
+The second form calls both functions for C++ extensions on the CPU, each call in a new process, and prints medians: the
+first build with empty caches, a build of a changed source, and a repeated call of an earlier process. Needs g++ and
+ninja.
 """
 
 from __future__ import annotations
@@ -17,6 +22,7 @@ import hashlib
 import json
 import os
 import resource
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -53,7 +59,7 @@ def order(entry: Any, directory: Path, arch: str) -> dict[str, Any]:
 
 def build(entry: Any, directory: Path, arch: str) -> dict[str, Any]:
     done = subprocess.run(
-        [sys.executable, "-m", "kernelrl_judge.build.job"],
+        [sys.executable, "-m", "kernelrl_build.job"],
         input=json.dumps(order(entry, directory, arch)),
         capture_output=True,
         text=True,
@@ -106,10 +112,10 @@ def one(name: str, directory: Path, arch: str) -> dict[str, Any]:
         }
         if "error" in built:
             return {**found, "equal": False, "message": built["error"][:600]}
-        from kernelrl_judge.runner.builds import _load
+        from kernelrl_build.loading import load_extension
 
-        files = [os.open(path, os.O_RDONLY) for path in (built["path"], built["binder"])]
-        ours = _load(f"ours_{name}", files, built)
+        paths = [path for path in (built["path"], built["binder"]) if path]
+        ours = load_extension(f"ours_{name}", paths, built)
         results = [_flat(entry.call(module, torch)) for module in (ordinary, ours)]
         torch.cuda.synchronize()
         found["equal"] = all(torch.equal(a, b) for a, b in zip(*results, strict=True))
@@ -148,9 +154,9 @@ def provenance() -> dict[str, Any]:
     """Properties that rows of several calls must share to form one result."""
     import torch
 
-    import kernelrl_judge.build
+    import kernelrl_build
 
-    sources = sorted(Path(str(kernelrl_judge.build.__file__)).parent.glob("*.py"))
+    sources = sorted(Path(str(kernelrl_build.__file__)).parent.glob("*.py"))
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in [*sources, Path(inline_cuda.__file__)]))
     return {
         "gpu": torch.cuda.get_device_name(),
@@ -160,8 +166,65 @@ def provenance() -> dict[str, Any]:
     }
 
 
+CPP_SOURCES = {
+    "function": "torch::Tensor scale(torch::Tensor a) { return a * NUMBER; }",
+    "Python module": """
+#include <torch/extension.h>
+struct Counter { int calls = NUMBER; int next() { return ++calls; } };
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
+  py::class_<Counter>(m, "Counter").def(py::init<>()).def("next", &Counter::next);
+}
+""",
+}
+"""C++ extensions. A round replaces NUMBER, so that no cache has its build."""
+
+
+def cpp_call(library: str, name: str, number: int) -> dict[str, float]:
+    """Cost of one call of `load_inline` in this process, which has made no other."""
+    if library == "torch":
+        from torch.utils.cpp_extension import load_inline
+    else:
+        from kernelrl_build import load_inline
+
+    source = CPP_SOURCES[name].replace("NUMBER", str(number))
+    started, used = time.perf_counter(), cpu_s()
+    load_inline(f"extension_{number}", source, functions=["scale"] if "scale" in source else None)
+    return {"wall_s": time.perf_counter() - started, "cpu_s": cpu_s() - used}
+
+
+def compare_cpp(rounds: int) -> None:
+    """Print the cost of both functions for each C++ extension."""
+
+    def call(library: str, name: str, number: int) -> dict[str, float]:
+        command = [sys.executable, __file__, "--cpp-call", library, name, str(number)]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        cost: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+        return cost
+
+    def row(name: str, library: str, step: str, costs: list[dict[str, float]]) -> None:
+        wall_s, core_s = (statistics.median(cost[key] for cost in costs) for key in ("wall_s", "cpu_s"))
+        print(f"| {name} | {library} | {step} | {wall_s:.2f} | {core_s:.2f} |", flush=True)
+
+    with tempfile.TemporaryDirectory() as scratch:
+        environment = {
+            **os.environ,
+            "KERNELRL_CACHE_DIR": f"{scratch}/ours",
+            "TORCH_EXTENSIONS_DIR": f"{scratch}/torch",
+        }
+        print("| extension | library | step | wall, s | CPU, s |\n|---|---|---|---|---|")
+        for name in CPP_SOURCES:
+            for library in ("torch", "kernelrl_build"):
+                row(name, library, "first build", [call(library, name, 1)])
+                numbers = range(2, 2 + rounds)
+                row(name, library, "changed source", [call(library, name, number) for number in numbers])
+                row(name, library, "repeated call", [call(library, name, number) for number in numbers])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cpp", action="store_true")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--cpp-call", nargs=3)
     parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 2) - 2))
     parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--budget-s", type=float, default=500)
@@ -170,6 +233,13 @@ def main() -> None:
     parser.add_argument("--directory", type=Path)
     parser.add_argument("--arch")
     given = parser.parse_args()
+    if given.cpp_call:
+        library, name, number = given.cpp_call
+        print(json.dumps(cpp_call(library, name, int(number))))
+        return
+    if given.cpp:
+        compare_cpp(given.rounds)
+        return
     if given.one:
         print(json.dumps(one(given.one, given.directory, given.arch)))
         return

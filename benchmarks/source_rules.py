@@ -16,8 +16,8 @@ from collections.abc import Callable
 
 from provenance import provenance
 
+from kernelrl_build.kernel_facts import extension_facts
 from kernelrl_core.types import Candidate, SourceFacts, Task
-from kernelrl_judge.build.kernel_facts import extension_facts
 from kernelrl_plugin_checkers.config import SourceRulesConfig
 from kernelrl_plugin_checkers.source_rules import SourceRules
 from kernelrl_plugin_cuda.examples import FEW_SHOT as CUDA

@@ -45,12 +45,12 @@ def test_examples_are_correct(judge: Judge, example: Example) -> None:
 
 def test_build_makes_no_python_module(judge: Judge) -> None:
     found = judge(ONE_SHOT.kernel)
-    assert found.profile["builds"][0]["route"] == "bound"
+    assert found.facts.builds[0].route == "bound"
 
 
 def test_second_build_of_a_source_comes_from_the_cache(judge: Judge) -> None:
     judge(ONE_SHOT.kernel)
-    assert judge(ONE_SHOT.kernel).profile["builds"][0]["cached"]
+    assert judge(ONE_SHOT.kernel).facts.builds[0].cached
 
 
 def test_correct_kernel_is_timed_against_the_reference(judge: Judge) -> None:
@@ -58,7 +58,7 @@ def test_correct_kernel_is_timed_against_the_reference(judge: Judge) -> None:
     assert found.outcome is Outcome.CORRECT
     assert found.speedup == pytest.approx(found.baseline.median_us / found.runtime.median_us, rel=1e-6)
     assert found.speedup_ci[0] <= found.speedup <= found.speedup_ci[1]
-    assert found.profile["roofline"]["compulsory_bytes"] == 3 * 300 * 700 * 4
+    assert found.facts.roofline.compulsory_bytes == 3 * 300 * 700 * 4
 
 
 def test_kernel_that_computes_only_in_trials_is_a_hack(judge: Judge) -> None:
@@ -151,7 +151,7 @@ def test_unused_kernel_result_is_a_hack(judge: Judge) -> None:
 @pytest.mark.parametrize("example", [ONE_SHOT, *FEW_SHOT], ids=lambda example: example.name)
 def test_output_of_an_honest_kernel_depends_on_the_kernel(judge: Judge, example: Example) -> None:
     found = judge(example.kernel, example.reference, kernels=("anything",))
-    assert (found.outcome, found.profile["no_op"] == "correct") == (Outcome.CORRECT, False)
+    assert (found.outcome, found.facts.no_op == "correct") == (Outcome.CORRECT, False)
 
 
 LONGEST_BUILD_S = 600
@@ -187,7 +187,7 @@ def test_function_with_uncommon_arguments_is_built_as_a_python_module(judge: Jud
     # The same C++ as in the test before, so that it is built once.
     source = ELSEWHERE.replace("HEADER", UNCOMMON).replace("FACTOR", "1.0").replace("x MORE", "3 * (a - b), [2.0]")
     found = judge(source, build_timeout_s=LONGEST_BUILD_S)
-    assert (found.outcome, found.profile["builds"][0]["route"]) == (Outcome.CORRECT, "pybind")
+    assert (found.outcome, found.facts.builds[0].route) == (Outcome.CORRECT, "pybind")
 
 
 def test_source_decoded_at_run_time_is_recorded_by_the_build(judge: Judge) -> None:

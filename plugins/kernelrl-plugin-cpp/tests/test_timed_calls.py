@@ -80,19 +80,19 @@ def suspect_findings(found: Evaluation) -> list[Finding]:
 def test_same_behaviour_in_every_call_is_clean(judge: Judge) -> None:
     found = judge(RELU, RELU)
     assert (found.outcome, suspect_findings(found)) == (Outcome.CORRECT, [])
-    assert found.profile["computing_operators"] == ["aten::relu"]
+    assert found.facts.computing_operators == ("aten::relu",)
 
 
 def test_operators_of_every_call_but_the_first_are_recorded(judge: Judge) -> None:
     kernel = "{1: torch.nn.functional.relu6, 2: torch.relu, 3: torch.relu_}.get(len(calls), torch.relu)(x.clone())"
     found = judge(kernel, RELU, trials=3, timing=False, probes=("operators",))
-    assert found.profile["computing_operators"] == ["aten::relu", "aten::relu_"]
+    assert found.facts.computing_operators == ("aten::relu", "aten::relu_")
 
 
 def test_operators_of_calls_on_harder_inputs_are_recorded(judge: Judge) -> None:
     kernel = "x.clamp_min(0.0) if x.numpy().max() > 100.0 else torch.relu(x)"
     found = judge(kernel, RELU, timing=False)
-    assert {"aten::relu", "aten::clamp_min"} <= set(found.profile["computing_operators"])
+    assert {"aten::relu", "aten::clamp_min"} <= set(found.facts.computing_operators)
 
 
 def test_timed_calls_may_change_inputs_that_the_reference_changes_on_hard_values_only(judge: Judge) -> None:

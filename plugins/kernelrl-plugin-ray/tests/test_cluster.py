@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from kernelrl_build.store import BuildStore
 from kernelrl_core.api.components import Use, registry
 from kernelrl_core.errors import MissingPrerequisite
 from kernelrl_core.storage import unpack_files
@@ -21,7 +22,6 @@ from kernelrl_core.testing.values import make_request
 from kernelrl_core.types import Evaluation, EvaluationRequest, Outcome
 from kernelrl_core.types.numbers import PositiveInt
 from kernelrl_core.types.serialization import to_json
-from kernelrl_judge.build.store import BuildStore
 from kernelrl_plugin_local.config import LocalConfig
 from kernelrl_plugin_local.evaluator import LocalEvaluator
 from kernelrl_plugin_ray import worker

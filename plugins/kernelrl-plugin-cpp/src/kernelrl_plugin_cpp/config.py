@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 import attrs
 
+from kernelrl_build.survey import requires_compilers, survey
 from kernelrl_core.api import Requires
 from kernelrl_core.api.backends import BackendConfig
 from kernelrl_core.api.config import MachineFact, PositiveInt
-from kernelrl_judge.build.survey import requires_compilers, survey
 from kernelrl_plugin_cpp.runner import FLAGS
 
 __all__ = ["CppConfig"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kernelrl_judge.runner.backend import CandidateRunner
+from kernelrl_judge.backend import CandidateRunner
 
 __all__ = ["FLAGS", "CppRunner"]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from kernelrl_build.kernel_facts import extension_facts
 from kernelrl_core.api.backends import Backend, BackendFacts, SourceFacts
-from kernelrl_judge.build.kernel_facts import extension_facts
 from kernelrl_plugin_cuda.config import CudaConfig
 from kernelrl_plugin_cuda.examples import FEW_SHOT, ONE_SHOT
 from kernelrl_plugin_cuda.runtime_kernels import runtime_facts

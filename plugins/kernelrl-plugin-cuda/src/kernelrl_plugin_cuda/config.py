@@ -8,10 +8,10 @@ from typing import Literal
 
 import attrs
 
+from kernelrl_build.survey import gpu_facts, requires_compilers, survey
 from kernelrl_core.api import Requires
 from kernelrl_core.api.backends import BackendConfig
 from kernelrl_core.api.config import MachineFact
-from kernelrl_judge.build.survey import gpu_facts, requires_compilers, survey
 
 __all__ = ["CudaConfig"]
 

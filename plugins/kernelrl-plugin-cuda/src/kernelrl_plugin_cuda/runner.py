@@ -6,8 +6,8 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kernelrl_judge.build.toolchain import programs
-from kernelrl_judge.runner.backend import CandidateRunner
+from kernelrl_build.toolchain import programs
+from kernelrl_judge.backend import CandidateRunner
 
 __all__ = ["CudaRunner"]
 

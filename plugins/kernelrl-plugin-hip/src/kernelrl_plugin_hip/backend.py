@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from kernelrl_build.kernel_facts import extension_facts
 from kernelrl_core.api.backends import Backend, BackendFacts, SourceFacts
-from kernelrl_judge.build.kernel_facts import extension_facts
 from kernelrl_plugin_hip.archs import arch_facts, chosen_archs
 from kernelrl_plugin_hip.config import HipConfig
 from kernelrl_plugin_hip.examples import FEW_SHOT, ONE_SHOT

@@ -8,10 +8,10 @@ from typing import ClassVar, Literal
 
 import attrs
 
+from kernelrl_build.survey import requires_compilers, survey
 from kernelrl_core.api import Requires
 from kernelrl_core.api.backends import BackendConfig
 from kernelrl_core.api.config import MachineFact
-from kernelrl_judge.build.survey import requires_compilers, survey
 from kernelrl_plugin_hip.archs import installed_archs
 
 __all__ = ["HipConfig"]

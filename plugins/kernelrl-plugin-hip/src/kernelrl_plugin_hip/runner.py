@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kernelrl_core.api.config import gpu_vendors
-from kernelrl_judge.runner.backend import CandidateRunner
+from kernelrl_judge.backend import CandidateRunner
 from kernelrl_plugin_hip.archs import chosen_archs
 
 __all__ = ["HipRunner"]

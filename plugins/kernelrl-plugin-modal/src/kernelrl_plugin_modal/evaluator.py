@@ -24,9 +24,9 @@ from kernelrl_core.api.evaluators import (
     read_response,
     to_json,
 )
-from kernelrl_judge.client.builds import runner_half
-from kernelrl_judge.protocol.findings import RULES
-from kernelrl_judge.runner.backend import UNTIMED
+from kernelrl_judge.backend import UNTIMED
+from kernelrl_judge.client.builds import backend_runner
+from kernelrl_judge.findings import RULES
 from kernelrl_plugin_modal.client import Calls, RemoteFunction, refuse_pickles, translated
 from kernelrl_plugin_modal.config import ModalConfig, is_model_of
 from kernelrl_plugin_modal.image import DISTRIBUTIONS, app_name
@@ -110,7 +110,8 @@ class ModalEvaluator(Evaluator):
 
     def why_untimed(self, backend: str, options: Mapping[str, Any]) -> str:
         """See `Evaluator.why_untimed`."""
-        return UNTIMED.get(runner_half(backend)[1].mode(options, True), "")
+        _, runner = backend_runner(backend)
+        return UNTIMED.get(runner.mode(options, True), "")
 
     async def evaluate(self, request: EvaluationRequest) -> Evaluation:
         """See `Evaluator.evaluate`."""
@@ -148,16 +149,16 @@ class ModalEvaluator(Evaluator):
 
 
 async def _has_portable_builds(request: EvaluationRequest) -> bool:
-    """Whether extensions can be built in a container without a GPU. Code for the processor at hand is built where it
-    runs, since containers have different processors."""
-    _, runner = runner_half(request.backend)
+    """Whether extensions can be built in a container without a GPU. Code for the CPU of the machine (`-march`) cannot:
+    containers have different CPUs."""
+    _, runner = backend_runner(request.backend)
     spec = runner.toolchain(request.backend_options, runner.mode(request.backend_options, True))
     if spec is None or spec["language"] != "cuda" or "-march=" in request.source:
         return False
 
     def found() -> bool:
-        # Patterns of text that this module prepares take longer than most commands have.
-        from kernelrl_judge.build.calls import find_inline_calls
+        # Imported here because the regular expressions of this module slow down the start of every command.
+        from kernelrl_build.calls import find_inline_calls
 
         return any(call.complete for call in find_inline_calls(request.source))
 

@@ -25,15 +25,17 @@ GPU_STACK = ("torch==2.11.0", "triton==3.6.0")
 """torch for CUDA 13.0 and the Triton that it requires; the versions with which the judge was measured on GPUs."""
 OURS = (
     "kernelrl",
+    "kernelrl-build",
     "kernelrl-judge",
     "kernelrl-plugin-cpp",
     "kernelrl-plugin-cuda",
     "kernelrl-plugin-modal",
     "kernelrl-plugin-triton",
+    "kernelrl-sandbox",
 )
 """Distributions of kernelrl in the image."""
-DISTRIBUTIONS = ("kernelrl-judge", "kernelrl-plugin-modal")
-"""Those of which client and container must have the same version, besides kernelrl and the backends."""
+DISTRIBUTIONS = ("kernelrl-build", "kernelrl-judge", "kernelrl-plugin-modal", "kernelrl-sandbox")
+"""Distributions of which client and container must have the same version, besides kernelrl and the backends."""
 CACHE = "/kernelrl/cache"
 _WHEELS = "/kernelrl/wheels"
 _NAME = re.compile(r"[A-Za-z0-9._-]+")

@@ -23,9 +23,9 @@ from kernelrl_core.api.evaluators import (
     read_response,
     to_json,
 )
-from kernelrl_judge.client.builds import runner_half
-from kernelrl_judge.protocol.findings import RULES
-from kernelrl_judge.runner.backend import UNTIMED
+from kernelrl_judge.backend import UNTIMED
+from kernelrl_judge.client.builds import backend_runner
+from kernelrl_judge.findings import RULES
 from kernelrl_plugin_ray.actors import ActorPool
 from kernelrl_plugin_ray.config import RayConfig
 from kernelrl_plugin_ray.connection import connect, handlers_kept
@@ -33,7 +33,7 @@ from kernelrl_plugin_ray.plan import Plan, make_plan
 
 __all__ = ["RayEvaluator"]
 
-_SHARED = ("python", "kernelrl", "kernelrl-judge", "kernelrl-plugin-ray")
+_SHARED = ("python", "kernelrl", "kernelrl-build", "kernelrl-judge", "kernelrl-plugin-ray", "kernelrl-sandbox")
 _QUARANTINES = 3
 """GPUs in quarantine to which one request may have been given."""
 
@@ -162,7 +162,8 @@ class RayEvaluator(Evaluator):
 
     def why_untimed(self, backend: str, options: Mapping[str, Any]) -> str:
         """See `Evaluator.why_untimed`."""
-        return UNTIMED.get(runner_half(backend)[1].mode(options, self._has_gpu), "")
+        _, runner = backend_runner(backend)
+        return UNTIMED.get(runner.mode(options, self._has_gpu), "")
 
     def gpu_model(self) -> str:
         """See `Evaluator.gpu_model`."""
@@ -215,7 +216,7 @@ class RayEvaluator(Evaluator):
         """Extensions that a builder compiled for the judge; empty if the judge compiles them."""
         if self._builders is None or not self._builders.capacity:
             return []
-        _, runner = runner_half(request.backend)
+        _, runner = backend_runner(request.backend)
         options = request.backend_options
         if runner.toolchain(options, runner.mode(options, self._has_gpu)) is None:
             return []

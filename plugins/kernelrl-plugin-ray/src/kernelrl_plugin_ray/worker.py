@@ -9,6 +9,7 @@ import socket
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kernelrl_build.service import device_arch
 from kernelrl_core.api.components import registry, worker_versions
 from kernelrl_core.api.config import pack_files, unpack_files
 from kernelrl_core.api.evaluators import (
@@ -19,7 +20,6 @@ from kernelrl_core.api.evaluators import (
     serve_request,
     to_json,
 )
-from kernelrl_judge.build.service import device_arch
 from kernelrl_judge.client.builds import Builds
 from kernelrl_judge.client.pool import JudgePool
 
@@ -27,7 +27,7 @@ __all__ = ["Builder", "Judge", "versions"]
 
 logger = logging.getLogger(__name__)
 
-_DISTRIBUTIONS = ("kernelrl-judge", "kernelrl-plugin-ray", "torch", "triton")
+_DISTRIBUTIONS = ("kernelrl-build", "kernelrl-judge", "kernelrl-plugin-ray", "kernelrl-sandbox", "torch", "triton")
 
 
 def versions() -> dict[str, str]:

@@ -1,1 +1,0 @@
-"""Keeps untrusted processes apart: namespaces, system calls, limits, forks, freezing."""

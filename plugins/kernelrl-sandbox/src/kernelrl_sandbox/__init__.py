@@ -1,0 +1,1 @@
+"""Sandbox for processes of untrusted code: namespaces, privileges, limits and a filter of system calls."""

@@ -1,0 +1,28 @@
+"""The programs of the README print what it shows."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+PROGRAMS = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", README, re.DOTALL)
+
+
+@pytest.mark.parametrize("index", range(2))
+def test_a_program_prints_what_the_readme_shows(index: int) -> None:
+    program, shown = PROGRAMS[index]
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    if "mount_namespace" in done.stdout or "sys" in done.stdout.split("'"):
+        pytest.skip("this machine does not allow namespaces")
+    assert done.stdout.replace("'lib64', ", "") == shown.replace("'lib64', ", ""), done.stderr
+
+
+def test_each_file_is_listed() -> None:
+    listed = set(re.findall(r"^\| `(\w+\.py)` \|", README, re.MULTILINE))
+    files = {path.name for path in (Path(__file__).parents[1] / "src" / "kernelrl_sandbox").glob("*.py")}
+    assert listed == files - {"__init__.py"}
