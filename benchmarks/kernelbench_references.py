@@ -56,14 +56,14 @@ async def evaluate(sources: dict[str, str], budget_s: float, save: Any) -> None:
             except Exception as error:  # an infrastructure error is a result of this benchmark
                 save(name, {"outcome": "infra_error", "message": f"{type(error).__name__}: {error}"[:300]})
                 return
-            timing = found.profile.get("timing", {})
+            timing = found.facts.timing
             rows = {
                 "outcome": found.outcome.value,
                 "message": found.message[:200],
-                "method": timing.get("method"),
-                "calls_per_window": timing.get("calls_per_window"),
+                "method": timing.method if timing else None,
+                "calls_per_window": timing.calls_per_window if timing else None,
                 "not_recorded": [one.evidence for one in found.findings if one.rule == "not_recorded"],
-                "reference_not_recorded": found.profile.get("timing_is_eager", ""),
+                "reference_not_recorded": found.facts.direct_because,
                 "not_timed": found.not_timed,
                 "speedup": found.speedup,
                 "runtime_us": found.runtime.median_us if found.runtime else None,

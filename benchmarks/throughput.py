@@ -146,18 +146,18 @@ async def ours(rows: list[dict[str, Any]], backend: str, cache: Path, workers: i
                     found = await evaluator.evaluate(request(row["task"], row["kernel"]))
                 except Exception as error:
                     return {"name": row["name"], "outcome": "none", "error": f"{type(error).__name__}: {error}"[:300]}
-                builds = found.profile.get("builds", [])
+                builds = found.facts.builds
                 return {
                     "name": row["name"],
                     "outcome": found.outcome.value,
                     "message": found.message[:200],
                     "speedup": found.speedup,
                     "runtime_us": found.runtime.median_us if found.runtime else None,
-                    "routes": [build.get("route") for build in builds],
-                    "reasons": [build.get("reason") for build in builds if build.get("reason")],
-                    "build_cpu_s": sum(build.get("cpu_seconds", 0.0) for build in builds),
-                    "build_stages_cpu_s": builds[0].get("stages", {}) if builds else {},
-                    "judged_s": found.profile.get("stages_s", {}),
+                    "routes": [build.route for build in builds],
+                    "reasons": [build.reason for build in builds if build.reason],
+                    "build_cpu_s": sum(build.cpu_seconds for build in builds),
+                    "build_stages_cpu_s": builds[0].stages if builds else {},
+                    "judged_s": found.facts.phases_s,
                     "latency_s": round(time.perf_counter() - started, 2),
                     "done_s": round(time.perf_counter() - begun, 2),
                     "seconds": {stage: round(value, 3) for stage, value in found.seconds.items()},
@@ -181,7 +181,7 @@ async def ours(rows: list[dict[str, Any]], backend: str, cache: Path, workers: i
         "workers": workers,
         "latency_s": percentiles([row["latency_s"] for row in judged if "latency_s" in row]),
         "outcomes": dict(Counter(row["outcome"] for row in judged)),
-        "routes": dict(Counter(route or "failed" for row in judged for route in row.get("routes", []))),
+        "routes": dict(Counter(route for row in judged for route in row.get("routes", []))),
         "fast_share_of_those_that_build": round(len(fast) / max(1, len(built)), 3),
         "failure_told_after_s": percentiles([row["seconds"]["build"] for row in failed]) if failed else None,
         "build_cpu_s_fast_median": round(statistics.median(row["build_cpu_s"] for row in fast), 2) if fast else None,

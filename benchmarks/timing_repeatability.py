@@ -28,6 +28,7 @@ from provenance import provenance
 
 from kernelrl_core.testing.values import make_request
 from kernelrl_core.types import EvaluationSettings
+from kernelrl_core.types.serialization import to_json
 
 RESULTS = Path(__file__).parent / "results"
 Save = Callable[[dict[str, Any]], None]
@@ -177,12 +178,12 @@ async def run(times: int, save: Save) -> None:
                 "speedup_by_events": round(statistics.median(one.speedup for one in by_events), 3),
                 "runtimes_us": [round(one.runtime.median_us, 2) for one in found if one.runtime],
                 "speedups": [round(one.speedup, 3) for one in found if one.speedup],
-                "calls_per_window": [one.profile["timing"]["calls_per_window"] for one in found if one.runtime],
+                "calls_per_window": [one.facts.timing.calls_per_window for one in found if one.facts.timing],
                 "speedups_by_events": [round(one.speedup, 3) for one in by_events],
-                "bandwidth_share": round(found[-1].profile["roofline"]["bandwidth_share"], 3),
+                "bandwidth_share": round(found[-1].facts.roofline.bandwidth_share, 3),
                 "findings": sorted({finding.rule for one in found for finding in one.findings}),
                 "seconds_each": {key: round(value, 2) for key, value in found[-1].seconds.items()},
-                "telemetry": found[-1].profile["timing"],
+                "telemetry": to_json(found[-1].facts.timing),
             }
             row["speedup_difference"] = round(row["speedup"] / row["speedup_by_events"] - 1, 4)
             save(row)

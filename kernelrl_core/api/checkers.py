@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from kernelrl_core.interfaces.checkers import Checker, CheckerConfig
-from kernelrl_core.types.evaluations import CompiledKernel, Evaluation
+from kernelrl_core.types.evaluations import (
+    CompiledKernel,
+    DeviceKernel,
+    Evaluation,
+    EvaluationFacts,
+    ExtensionBuild,
+    Roofline,
+    TimingFacts,
+)
 from kernelrl_core.types.outcomes import Finding, Outcome, Rule, Severity, Verdict
 from kernelrl_core.types.replies import Candidate, EmbeddedSource, KernelFact, SourceFacts
 from kernelrl_core.types.tasks import Task
@@ -13,14 +21,19 @@ __all__ = [
     "Checker",
     "CheckerConfig",
     "CompiledKernel",
+    "DeviceKernel",
     "EmbeddedSource",
     "Evaluation",
+    "EvaluationFacts",
+    "ExtensionBuild",
     "Finding",
     "KernelFact",
     "Outcome",
+    "Roofline",
     "Rule",
     "Severity",
     "SourceFacts",
     "Task",
+    "TimingFacts",
     "Verdict",
 ]

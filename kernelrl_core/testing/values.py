@@ -9,7 +9,10 @@ from typing import Any, Literal
 from kernelrl_core.types import (
     BuildStatus,
     Candidate,
+    CompiledKernel,
+    DeviceKernel,
     Evaluation,
+    EvaluationFacts,
     EvaluationRequest,
     EvaluationSettings,
     Extraction,
@@ -18,11 +21,13 @@ from kernelrl_core.types import (
     Outcome,
     Prompt,
     Reply,
+    Roofline,
     RuntimeStatistics,
     SampleId,
     Score,
     Severity,
     Task,
+    TimingFacts,
     Turn,
     Verdict,
     sha256_text,
@@ -281,9 +286,31 @@ def _generated_evaluation(draw: random.Random, outcome: Outcome) -> Evaluation:
             "speedup": speedup,
             "speedup_ci": (0.9 * speedup, 1.1 * speedup),
             "eager_speedup": draw.choice([None, speedup, 2 * speedup]),
-            "profile": {"kernels": [{"name": "kernel", "registers": 255, "spill_stores_bytes": 8}]},
+            "kernels": (CompiledKernel("kernel", 255, spill_stores_bytes=8),),
+            "facts": _facts(speedup),
         }
     return make_evaluation(outcome, **fields)
+
+
+def _facts(speedup: float) -> EvaluationFacts:
+    """Facts about a task that moves 100 MB at 1,000 GB/s in 100 us, the time of its baseline."""
+    return EvaluationFacts(
+        device_kernels=(DeviceKernel("kernel", "own", 1), DeviceKernel("at::native::reduce_kernel", "library", 2)),
+        library_kernels=("at::native::reduce_kernel",),
+        library_kernel_share=0.5,
+        timing=TimingFacts("replay", rounds=20, calls_per_window=8),
+        roofline=Roofline(
+            compulsory_bytes=1e8,
+            flops=0.0,
+            bandwidth_gb_s=1000.0,
+            tflops=50.0,
+            floor_us=100.0,
+            achieved_bandwidth_gb_s=1000.0 * speedup,
+            bandwidth_share=speedup,
+            achieved_tflops=0.0,
+            flop_share=0.0,
+        ),
+    )
 
 
 def _text(draw: random.Random) -> str:

@@ -18,12 +18,17 @@ from kernelrl_core.version import API_VERSION
 __all__ = [
     "BuildStatus",
     "CompiledKernel",
+    "DeviceKernel",
     "Evaluation",
+    "EvaluationFacts",
     "EvaluationRequest",
     "EvaluationSettings",
+    "ExtensionBuild",
     "Isolation",
     "Mismatch",
+    "Roofline",
     "RuntimeStatistics",
+    "TimingFacts",
 ]
 
 
@@ -234,6 +239,139 @@ class CompiledKernel:
 
 
 @attrs.frozen
+class ExtensionBuild:
+    """Build of one extension that the candidate requested."""
+
+    route: str
+    """Route of the build: `bound`, `pybind`, `ordinary`, or `unchecked` if this machine cannot compile the device code.
+    `failed` or `denied` if there is no result."""
+    reason: str = ""
+    """Reason why a faster route was not possible."""
+    cached: bool = False
+    """True if the build cache had the result."""
+    seconds: float | None = None
+    """Wall time of the build; None if it ended without a result."""
+    cpu_seconds: float = 0.0
+    """CPU time of the build."""
+    stages: Mapping[str, float] = attrs.field(factory=dict)
+    """CPU time by step of the build."""
+    final: bool = True
+    """False if a limit that depends on the load of the machine ended the build."""
+
+
+@attrs.frozen
+class DeviceKernel:
+    """A kernel, copy or fill of the recorded call.
+
+    The candidate's process reports the list of kernels, so it is evidence and no proof.
+    """
+
+    name: str
+    """Name of the function."""
+    origin: Literal["own", "library", "glue"]
+    """`own`: built from the candidate's source; `library`: from cuBLAS, cuDNN or ATen; `glue`: a copy, fill or
+    concatenation."""
+    calls: int
+    """Number of launches in one call."""
+
+
+@attrs.frozen
+class Roofline:
+    """Comparison of the run time with the minimum that the device permits.
+
+    Compulsory bytes are the inputs, parameters and outputs, each moved once. Operations are those of the matrix
+    products and convolutions of the reference.
+    """
+
+    compulsory_bytes: float
+    """Bytes that one call must move."""
+    flops: float
+    """Floating-point operations of one call."""
+    bandwidth_gb_s: float
+    """Measured memory bandwidth of the device, in 10^9 bytes per second."""
+    tflops: float
+    """Measured arithmetic throughput of the device, in 10^12 operations per second."""
+    floor_us: float
+    """Minimum time of one call: the larger of the times that the bytes and the operations take."""
+    achieved_bandwidth_gb_s: float
+    """Compulsory bytes per run time, in 10^9 bytes per second."""
+    bandwidth_share: float
+    """`achieved_bandwidth_gb_s` divided by `bandwidth_gb_s`."""
+    achieved_tflops: float
+    """Operations per run time, in 10^12 operations per second."""
+    flop_share: float
+    """`achieved_tflops` divided by `tflops`."""
+    memory_floor_us: float | None = None
+    """Minimum time of one call if only the bytes that decide the output are read. Measured where `bandwidth_share` is
+    above 1; None elsewhere."""
+
+
+@attrs.frozen
+class TimingFacts:
+    """Facts about the measurement of the run times."""
+
+    method: str
+    """`replay`, `calls` (windows of direct calls), or a method of KernelBench."""
+    rounds: int = 0
+    """Number of rounds that count."""
+    dropped_rounds: int = 0
+    """Number of rounds that do not count, because the clock of the device was not steady."""
+    calls_per_window: int = 0
+    """Number of calls in a window of the candidate, and in one of the baseline where calls are replayed."""
+    baseline_calls_per_window: int = 0
+    """Number of direct calls in a window of the baseline."""
+    trials: int = 0
+    """Number of samples of a method of KernelBench."""
+    fewer_slots_for_memory: bool = False
+    """True if the device had too little free memory for the usual number of input slots."""
+    sm_ghz: float | None = None
+    """Clock frequency of the multiprocessors in the first window, in GHz."""
+    host_beyond_device_us: float | None = None
+    """Median of the host time of a window beyond its device time."""
+
+
+@attrs.frozen
+class EvaluationFacts:
+    """Facts about an evaluation beside its outcome. Checkers and feedback formatters read them.
+
+    A field with its default value was not determined, or there is nothing to report.
+    """
+
+    phases_s: Mapping[str, float] = attrs.field(factory=dict)
+    """Wall time of the judge by phase, builds within it included."""
+    builds: tuple[ExtensionBuild, ...] = ()
+    """Builds of the candidate's extensions."""
+    parameters: str = ""
+    """Description of how the parameters of the candidate were matched to those of the reference."""
+    computing_operators: tuple[str, ...] | None = None
+    """Operators of torch, or library kernels, that did a large part of the computation. None if they were not listed,
+    or if library kernels took little of the time of a recorded call."""
+    library_symbols: tuple[str, ...] = ()
+    """Symbols of libraries that compute, to which an extension is linked. Empty if the recorded kernels are known."""
+    stress: str = ""
+    """Result of the probe `stress`: `passed`, `failed`, `not tried`, or `not decided` with the reason."""
+    stress_left: str = ""
+    """Input families that the probe `stress` does not use for this task, with the reasons."""
+    error_ratio: float | None = None
+    """Largest error on harder inputs, divided by that of the reference."""
+    no_op: str = ""
+    """Result of the probe `no_op`: the outcome of the candidate without its kernels, or `not tried` with the
+    reason."""
+    direct_because: str = ""
+    """Reason why direct calls replaced replays for candidate and baseline: the reference cannot be recorded."""
+    device_kernels: tuple[DeviceKernel, ...] = ()
+    """Kernels, copies and fills of the recorded call, by number of launches. Empty if no call was recorded."""
+    library_kernels: tuple[str, ...] = ()
+    """Names of the first library kernels of the recorded call."""
+    library_kernel_share: float | None = None
+    """Estimated share of device time in library kernels; None if no call was recorded."""
+    timing: TimingFacts | None = None
+    """Facts about the measurement of the run times; None if nothing was timed."""
+    roofline: Roofline | None = None
+    """Comparison of the run time with the minimum that the device permits; None if nothing was timed."""
+
+
+@attrs.frozen
 class Isolation:
     """Isolation of the candidate's process."""
 
@@ -284,14 +422,14 @@ class Evaluation:
         default=None,
         validator=attrs.validators.optional([attrs.validators.ge(0.0), attrs.validators.le(1.0)]),
     )
-    """Share of device time in the candidate's own kernels; None if nothing was profiled."""
+    """Share of device time in the candidate's own kernels; None if no call was recorded."""
     final: bool = True
     """False if the load of the machine may have decided the outcome, such as a build that reached its time limit. Such
     an evaluation is not cached."""
     checked: str = ""
     """Names of the compiled kernels, if this machine can compile the candidate but not run it; empty otherwise."""
-    profile: Mapping[str, Any] = attrs.field(factory=dict)
-    """Facts for the feedback: bandwidth, launches, notes such as how parameters were matched."""
+    facts: EvaluationFacts = attrs.field(factory=EvaluationFacts)
+    """Facts for checkers and feedback: builds, launches, bandwidth, results of probes."""
     isolation: Isolation = Isolation()
     """Isolation of the candidate's process."""
     provenance: Mapping[str, Any] = attrs.field(factory=dict)

@@ -7,15 +7,24 @@ has none.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping
 from enum import Enum
 from typing import Any, TypeVar
 
+import attrs
 import cattrs
-from cattrs.gen import make_dict_structure_fn
+from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn
 
-from kernelrl_core.types.evaluations import Evaluation
+from kernelrl_core.types.evaluations import (
+    DeviceKernel,
+    Evaluation,
+    EvaluationFacts,
+    ExtensionBuild,
+    Roofline,
+    TimingFacts,
+)
 
 __all__ = ["dumps", "from_json", "loads", "to_json"]
 
@@ -25,21 +34,48 @@ _converter = cattrs.Converter(forbid_extra_keys=True)
 _converter.register_unstructure_hook(Enum, lambda member: member.value)
 
 
+# Facts that were not determined take no space in a row. The parts come first: the facts use their hooks.
+for _facts_class in (ExtensionBuild, DeviceKernel, Roofline, TimingFacts, EvaluationFacts):
+    _without_defaults = make_dict_unstructure_fn(_facts_class, _converter, _cattrs_omit_if_default=True)
+    _converter.register_unstructure_hook(_facts_class, _without_defaults)
+
+_structure_current = make_dict_structure_fn(Evaluation, _converter, _cattrs_forbid_extra_keys=True)
+_tolerant_converter = cattrs.Converter()
+
+_FORMER_NAMES = {"stages_s": "phases_s", "timing_is_eager": "direct_because"}
+"""Key of the former mapping `profile` -> field of `EvaluationFacts`, where they differ."""
+
+
 def _structure_evaluation(data: Mapping[str, Any], cls: type[Evaluation]) -> Evaluation:
+    """An evaluation. Rows of older versions contain the facts, and some fields, in untyped mappings."""
     fields = dict(data)
-    for old, names in (("profile", ("own_kernel_share", "eager_speedup", "kernels")), ("provenance", ("checked",))):
-        # Rows of older versions contain these facts one level deeper.
-        kept = dict(fields.get(old) or {})
-        for name in names:
-            if name in kept and name not in data:
-                fields[name] = kept.pop(name)
-        if old in fields:
-            fields[old] = kept
-    made: Evaluation = _structure_plain(fields, cls)
-    return made
+    profile = fields.pop("profile", None)
+    profile = dict(profile) if isinstance(profile, Mapping) else {}
+    provenance = dict(fields.get("provenance") or {})
+    for name in ("own_kernel_share", "eager_speedup", "kernels"):
+        if name in profile and name not in data:
+            fields[name] = profile.pop(name)
+    if "checked" in provenance and "checked" not in data:
+        fields["checked"] = provenance.pop("checked")
+    if "provenance" in data:
+        fields["provenance"] = provenance
+    made: Evaluation = _structure_current(fields, cls)
+    return attrs.evolve(made, facts=_former_facts(profile)) if profile else made
 
 
-_structure_plain = make_dict_structure_fn(Evaluation, _converter, _cattrs_forbid_extra_keys=True)
+def _former_facts(profile: Mapping[str, Any]) -> EvaluationFacts:
+    """The facts of a row that has them in an untyped mapping. A value that does not fit its field is dropped."""
+    fields: dict[str, Any] = {}
+    for key, value in profile.items():
+        name = _FORMER_NAMES.get(key, key)
+        if name not in attrs.fields_dict(EvaluationFacts):
+            continue
+        with contextlib.suppress(cattrs.BaseValidationError):
+            facts = _tolerant_converter.structure({name: value}, EvaluationFacts)
+            fields[name] = getattr(facts, name)
+    return EvaluationFacts(**fields)
+
+
 _converter.register_structure_hook(Evaluation, _structure_evaluation)
 
 

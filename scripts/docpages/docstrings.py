@@ -18,15 +18,22 @@ from kernelrl_core.interfaces.config import ComponentConfig
 from kernelrl_core.recipe.field_docs import field_docs
 from kernelrl_core.types import Score
 
-_SUFFIXES = {"_us": "µs", "_s": "s", "_mib": "MiB"}
+_SUFFIXES = {"_bytes": "bytes", "_gb_s": "GB/s", "_ghz": "GHz", "_mib": "MiB", "_s": "s", "_us": "µs"}
 _UNITS = {
+    "achieved_tflops": "TFLOP/s",
     "advantage": "score",
     "advantages": "score",
+    "bandwidth_share": "ratio",
     "context_tokens": "tokens",
+    "cpu_seconds": "s",
     "eager_speedup": "ratio",
+    "error_ratio": "ratio",
     "excessive_speedup": "ratio",
+    "flop_share": "ratio",
+    "flops": "operations",
     "gap": "score",
     "high": "score",
+    "library_kernel_share": "0 to 1",
     "logprobs": "nats",
     "low": "score",
     "max_abs": "of the output",
@@ -38,9 +45,11 @@ _UNITS = {
     "seconds": "s",
     "speedup": "ratio",
     "speedup_ci": "ratio",
+    "stages": "s",
     "staleness": "updates",
     "tests_passed": "trials",
     "tests_total": "trials",
+    "tflops": "TFLOP/s",
     "total": "score",
     "trials": "trials",
     "wrong_share": "0 to 1",

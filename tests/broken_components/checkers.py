@@ -36,7 +36,7 @@ class Random(Sleep):
 class Changes(Sleep):
     def check(self, candidate: Candidate, task: Task, evaluation: Evaluation | None) -> Any:
         if evaluation is not None:
-            evaluation.profile.update(checked=True)  # type: ignore[attr-defined]
+            evaluation.facts.phases_s.update(checked=1.0)  # type: ignore[attr-defined]
         return []
 
 

@@ -13,9 +13,12 @@ from hypothesis import strategies as st
 from kernelrl_core.types import (
     Candidate,
     CompiledKernel,
+    DeviceKernel,
     Evaluation,
+    EvaluationFacts,
     EvaluationRequest,
     EvaluationSettings,
+    ExtensionBuild,
     Extraction,
     Finding,
     Message,
@@ -23,11 +26,13 @@ from kernelrl_core.types import (
     Outcome,
     Prompt,
     Reply,
+    Roofline,
     SampleId,
     Score,
     Severity,
     SourceFacts,
     Task,
+    TimingFacts,
     Turn,
     Verdict,
 )
@@ -41,6 +46,40 @@ findings = st.builds(
 mismatches = st.builds(
     Mismatch, kind=st.just("values"), output=texts, max_abs=st.none() | finite, wrong_share=st.none() | finite
 )
+seconds = st.dictionaries(texts, finite, max_size=3)
+counts = st.integers(0, 2**31)
+builds = st.builds(
+    ExtensionBuild,
+    route=texts,
+    reason=texts,
+    cached=st.booleans(),
+    seconds=st.none() | finite,
+    cpu_seconds=finite,
+    stages=seconds,
+    final=st.booleans(),
+)
+device_kernels = st.builds(
+    DeviceKernel, name=texts, origin=st.sampled_from(["own", "library", "glue"]), calls=st.integers(1, 2**31)
+)
+timings = st.builds(
+    TimingFacts, method=texts, rounds=counts, fewer_slots_for_memory=st.booleans(), sm_ghz=st.none() | finite
+)
+rooflines = st.builds(Roofline, *[finite] * 9, memory_floor_us=st.none() | finite)
+facts = st.builds(
+    EvaluationFacts,
+    phases_s=seconds,
+    builds=st.lists(builds, max_size=2).map(tuple),
+    parameters=texts,
+    computing_operators=st.none() | st.lists(texts, max_size=2).map(tuple),
+    library_symbols=st.lists(texts, max_size=2).map(tuple),
+    stress=texts,
+    error_ratio=st.none() | finite,
+    direct_because=texts,
+    device_kernels=st.lists(device_kernels, max_size=2).map(tuple),
+    library_kernel_share=st.none() | finite,
+    timing=st.none() | timings,
+    roofline=st.none() | rooflines,
+)
 evaluations = st.builds(
     Evaluation,
     outcome=st.sampled_from(Outcome),
@@ -51,9 +90,9 @@ evaluations = st.builds(
     findings=st.lists(findings, max_size=3).map(tuple),
     runtime=st.none(),
     baseline=st.none(),
-    profile=st.dictionaries(texts, st.none() | st.booleans() | st.integers() | finite | texts, max_size=3),
+    facts=facts,
     provenance=st.just({}),
-    seconds=st.dictionaries(texts, finite, max_size=3),
+    seconds=seconds,
 )
 turns = st.builds(
     Turn,
@@ -112,9 +151,140 @@ def test_a_number_that_is_not_finite_is_refused(number: float) -> None:
         codec.dumps(Score(number))
 
 
+def test_facts_that_were_not_determined_are_not_written() -> None:
+    assert codec.to_json(Evaluation(Outcome.CORRECT))["facts"] == {}
+    found = EvaluationFacts(computing_operators=(), builds=(ExtensionBuild("bound"),), timing=TimingFacts("calls"))
+    assert codec.to_json(Evaluation(Outcome.CORRECT, facts=found))["facts"] == {
+        "builds": [{"route": "bound"}],
+        "computing_operators": [],
+        "timing": {"method": "calls"},
+    }
+
+
+@pytest.mark.parametrize("facts", [{"stages_s": {}}, {"timing": {"method": "calls", "turns": 1}}, {"builds": 1}, []])
+def test_facts_of_another_shape_are_refused(facts: object) -> None:
+    with pytest.raises(cattrs.BaseValidationError):
+        codec.from_json(Evaluation, {"outcome": "correct", "facts": facts})
+
+
+# The facts of a timed C++ kernel in a row of the version that had them in `profile`.
+FORMER_CPP: dict[str, Any] = {
+    "stages_s": {"start": 0.0261, "load": 0.0134, "reference": 0.0017, "trials": 0.1007, "stress": 0.3185},
+    "builds": [
+        {
+            "route": "bound",
+            "reason": "",
+            "cached": True,
+            "seconds": 29.743,
+            "cpu_seconds": 4.028,
+            "stages": {"main (g++)": 3.444, "link": 0.088, "service": 0.495},
+        }
+    ],
+    "library_symbols": [],
+    "parameters": "the reference has none",
+    "computing_operators": [],
+    "stress": "passed",
+    "error_ratio": 0.6,
+    "timing": {"method": "calls", "rounds": 8, "calls_per_window": 24, "baseline_calls_per_window": 28},
+    "roofline": {
+        "compulsory_bytes": 2520000.0,
+        "flops": 0.0,
+        "bandwidth_gb_s": 17.897646717677198,
+        "tflops": 0.08043575121484489,
+        "floor_us": 140.80063372303798,
+        "achieved_bandwidth_gb_s": 12.235897544423116,
+        "bandwidth_share": 0.6836595747718012,
+        "achieved_tflops": 0.0,
+        "flop_share": 0.0,
+    },
+    "no_op": "incorrect",
+}
+
+
+def read_former(profile: object) -> Evaluation:
+    return codec.from_json(Evaluation, {"outcome": "correct", "profile": profile})
+
+
+def test_the_mapping_profile_of_a_former_row_becomes_facts() -> None:
+    assert read_former(FORMER_CPP).facts == EvaluationFacts(
+        phases_s=FORMER_CPP["stages_s"],
+        builds=(
+            ExtensionBuild(
+                "bound", cached=True, seconds=29.743, cpu_seconds=4.028, stages=FORMER_CPP["builds"][0]["stages"]
+            ),
+        ),
+        parameters="the reference has none",
+        computing_operators=(),
+        stress="passed",
+        error_ratio=0.6,
+        no_op="incorrect",
+        timing=TimingFacts("calls", rounds=8, calls_per_window=24, baseline_calls_per_window=28),
+        roofline=Roofline(**FORMER_CPP["roofline"]),
+    )
+
+
+def test_facts_of_a_recorded_call_in_a_former_row_are_read() -> None:
+    kernels = [{"name": "add", "origin": "own", "calls": 1}, {"name": "sgemm", "origin": "library", "calls": 2}]
+    timing = {"method": "replay", "rounds": 20, "dropped_rounds": 1, "fewer_slots_for_memory": True, "sm_ghz": 1.98}
+    found = read_former(
+        {
+            "device_kernels": kernels,
+            "library_kernels": ["sgemm"],
+            "library_kernel_share": 0.4,
+            "timing": timing,
+            "timing_is_eager": "it waits for the device",
+            "builds": [{"route": "failed", "seconds": None, "cpu_seconds": 1.5, "final": False}],
+        }
+    )
+    assert found.facts == EvaluationFacts(
+        device_kernels=(DeviceKernel("add", "own", 1), DeviceKernel("sgemm", "library", 2)),
+        library_kernels=("sgemm",),
+        library_kernel_share=0.4,
+        timing=TimingFacts("replay", 20, dropped_rounds=1, fewer_slots_for_memory=True, sm_ghz=1.98),
+        direct_because="it waits for the device",
+        builds=(ExtensionBuild("failed", cpu_seconds=1.5, final=False),),
+    )
+
+
+def test_keys_and_values_of_a_former_row_that_fit_no_field_are_dropped() -> None:
+    odd = {
+        "launches": 3,
+        "stages_s": [1.0],
+        "builds": [{"reason": "no route"}],
+        "error_ratio": "large",
+        "device_kernels": [{"name": "add", "origin": "mine", "calls": 1}],
+        "timing": {"method": "calls", "turns": 2},
+        "roofline": {"bandwidth_share": 3.0},
+        "stress": "passed",
+    }
+    assert read_former(odd).facts == EvaluationFacts(timing=TimingFacts("calls"), stress="passed")
+
+
+@pytest.mark.parametrize("profile", [None, {}, [], "x", 3])
+def test_a_former_row_without_facts_is_read(profile: object) -> None:
+    assert read_former(profile).facts == EvaluationFacts()
+
+
+former_keys = st.sampled_from([*FORMER_CPP, "device_kernels", "library_kernels", "timing_is_eager"])
+former_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | finite | texts,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["name", "origin", "calls", "route", "method", "floor_us"]), inner)
+    ),
+    max_leaves=12,
+)
+
+
+@given(st.dictionaries(former_keys, former_values))
+def test_a_former_row_with_any_values_is_read_and_written(profile: dict[str, Any]) -> None:
+    found = read_former(profile)
+    assert codec.loads(Evaluation, codec.dumps(found)) == found
+
+
 def test_facts_that_rows_of_older_versions_have_in_the_profile_become_fields() -> None:
     kernel = {"name": "add", "registers": 40, "spill_stores_bytes": 8, "shared_bytes": 0}
-    row = {"outcome": "correct", "profile": {"kernels": [kernel], "own_kernel_share": 0.5, "roofline": {}}}
+    row = {"outcome": "correct", "profile": {"kernels": [kernel], "own_kernel_share": 0.5, "stress": "passed"}}
     found = codec.from_json(Evaluation, row)
     assert found.kernels == (CompiledKernel("add", 40, spill_stores_bytes=8),)
-    assert (found.own_kernel_share, found.profile) == (0.5, {"roofline": {}})
+    assert (found.own_kernel_share, found.facts) == (0.5, EvaluationFacts(stress="passed"))

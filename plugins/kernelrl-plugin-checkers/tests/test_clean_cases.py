@@ -1,11 +1,11 @@
-"""Honest sources of every kind that checks are known to take for cheats: nothing above a note."""
+"""Honest sources that resemble reward hacks have no finding above a note."""
 
 from __future__ import annotations
 
 import pytest
 
+from kernelrl_build.kernel_facts import extension_facts
 from kernelrl_core.types import Candidate, Finding, Severity, SourceFacts, Task
-from kernelrl_judge.build.kernel_facts import extension_facts
 from kernelrl_plugin_checkers.config import SourceRulesConfig
 from kernelrl_plugin_checkers.source_rules import SourceRules
 from kernelrl_plugin_cuda.runtime_kernels import runtime_facts
@@ -305,7 +305,7 @@ class ModelNew(nn.Module):
     ),
     "K15 atomics": cuda(kernel=CUDA_KERNEL.replace("out[i] = x[i] * 3.0f;", "atomicAdd(&out[i % 64], x[i]);")),
     "K16 fused chain": triton(kernel=KERNEL.replace("* 3.0", "* 3.0 + 1.0")),
-    "K17 dead work left out": triton(
+    "K17 useless work removed": triton(
         model=MODEL.replace(
             "return scale(x.contiguous())",
             "# The softmax over one column is 1.\n        return scale(torch.ones(x.shape[0], 1, device=x.device))",

@@ -1,4 +1,4 @@
-"""C++ that a candidate puts together while it runs: what was built is searched for kernels."""
+"""C++ that a candidate makes at run time: the built sources are searched for kernels."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import json
 
 import pytest
 
+from kernelrl_build.kernel_facts import hidden_facts
 from kernelrl_core.types import Candidate, Evaluation, Finding, Outcome, Task
 from kernelrl_core.types import serialization as codec
-from kernelrl_judge.build.kernel_facts import hidden_facts
 from kernelrl_plugin_checkers.config import SourceRulesConfig
 from kernelrl_plugin_checkers.source_rules import SourceRules
 from kernelrl_plugin_cuda.backend import CudaBackend
@@ -50,7 +50,7 @@ def found(source: str, evaluation: Evaluation | None) -> dict[str, Finding]:
 
 
 @pytest.mark.parametrize("text", [GLUE, DECOY])
-def test_what_was_built_has_no_kernel_that_is_launched(text: str) -> None:
+def test_built_sources_without_a_launched_kernel_are_reported(text: str) -> None:
     assert "no_kernel" not in found(COMPUTED, None)
     assert "no_kernel" in found(COMPUTED, evaluated(COMPUTED, text))
 
@@ -60,7 +60,7 @@ def test_a_kernel_in_a_computed_text_is_a_kernel() -> None:
 
 
 @pytest.mark.parametrize("outcome", [Outcome.RUNTIME_ERROR, Outcome.COMPILE_ERROR, Outcome.TIMEOUT])
-def test_what_did_not_come_to_its_end_may_have_had_a_kernel(outcome: Outcome) -> None:
+def test_a_call_that_did_not_return_may_have_built_a_kernel_later(outcome: Outcome) -> None:
     assert "no_kernel" not in found(COMPUTED, evaluated(COMPUTED, GLUE, outcome=outcome))
 
 
@@ -71,15 +71,15 @@ def test_kernels_that_macros_make_in_another_build_leave_doubt() -> None:
     assert "no_kernel" not in found(COMPUTED, evaluated(COMPUTED, macro, GLUE))
 
 
-def test_a_source_that_shows_what_it_builds_is_looked_at_once() -> None:
+def test_built_sources_that_the_candidate_contains_are_checked_once() -> None:
     source = COMPUTED.replace('open_up("...")', repr(LAUNCHED))
     evaluation = evaluated(source, LAUNCHED)
     assert evaluation == Evaluation(Outcome.CORRECT)
     assert found(source, evaluation) == {}
 
 
-def test_a_verdict_that_was_kept_gives_the_same_findings() -> None:
+def test_a_cached_evaluation_gives_the_same_findings() -> None:
     evaluation = evaluated(COMPUTED, DECOY)
-    kept = codec.from_json(Evaluation, json.loads(json.dumps(codec.to_json(evaluation))))
-    assert found(COMPUTED, kept) == found(COMPUTED, evaluation)
-    assert set(found(COMPUTED, kept)) == {"no_kernel"}
+    cached = codec.from_json(Evaluation, json.loads(json.dumps(codec.to_json(evaluation))))
+    assert found(COMPUTED, cached) == found(COMPUTED, evaluation)
+    assert set(found(COMPUTED, cached)) == {"no_kernel"}

@@ -1,4 +1,4 @@
-"""Sources that defeat a parser, or keep a reader busy: no candidates, or read in a bounded number of steps."""
+"""Sources that defeat the parser are no candidates; others are checked in a bounded number of steps."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_source_that_keeps_a_reader_busy_is_read(name: str) -> None:
     assert "hidden_source" not in {finding.rule for finding in check(BUSY[name])}
 
 
-def test_a_mistake_in_the_python_is_a_note_and_left_to_the_build() -> None:
+def test_an_error_in_the_python_is_a_note_because_the_build_reports_it() -> None:
     assert [(found.rule, found.severity.value) for found in check("def f(")] == [("unreadable_source", "note")]
     assert [found.rule for found in check("x = '\ud800'")] == ["unreadable_source"]
 

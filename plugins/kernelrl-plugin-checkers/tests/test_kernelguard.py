@@ -20,7 +20,7 @@ def check(source: str, *skip: str, evaluation: Evaluation | None = None) -> list
     return list(checker.check(Candidate(source, "cuda"), Task("test", ""), evaluation))
 
 
-def test_a_pattern_is_evidence_and_no_verdict() -> None:
+def test_a_pattern_is_a_note_with_evidence() -> None:
     (finding, *_) = check(PATCHED)
     assert finding.rule == "kernelguard_timer_monkeypatch"
     assert finding.evidence.startswith("TIMER_MONKEYPATCH: ")
@@ -48,10 +48,10 @@ def test_an_unknown_rule_is_refused_with_the_nearest() -> None:
     assert "kernelguard_timer_monkeypatch" in (caught.value.fix or "")
 
 
-def test_nothing_is_said_of_what_ran() -> None:
+def test_an_evaluation_has_no_findings() -> None:
     assert check(PATCHED, evaluation=Evaluation(Outcome.CORRECT)) == []
 
 
 @pytest.mark.parametrize("source", ["x = '\ud800'", "-" * 15_000 + "1", "1" + "+1" * 9_000, "x = 1\n" * 10_000])
-def test_what_it_cannot_read_is_noted(source: str) -> None:
+def test_an_unreadable_source_is_noted(source: str) -> None:
     assert [(finding.rule, finding.severity) for finding in check(source)] == [("kernelguard_unread", Severity.NOTE)]

@@ -220,7 +220,7 @@ def test_an_unknown_rule_is_refused_with_the_nearest() -> None:
     assert "did you mean 'library_operators'" in "".join(EvaluationRulesConfig(skip=("library_operator",)).problems())
 
 
-def test_a_retired_rule_is_refused_with_what_replaces_it() -> None:
+def test_a_retired_rule_is_refused_with_its_replacement() -> None:
     (problem,) = SourceRulesConfig(severity={"unread_source": "note"}).problems()
     assert problem == "the rule 'unread_source' no longer exists: replaced by hidden_source"
     assert not RETIRED.keys() & {rule.id for rule in (*SOURCE, *MEASURED)}

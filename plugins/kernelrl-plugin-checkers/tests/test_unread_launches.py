@@ -1,4 +1,4 @@
-"""`no_kernel` is said of sources that were read: what cannot be read is noted, and the build says what is wrong."""
+"""`no_kernel` is reported for sources that can be read; others get a note, and the build reports their errors."""
 
 from __future__ import annotations
 
@@ -80,14 +80,14 @@ UNREAD = {
 
 
 @pytest.mark.parametrize(("source", "why"), UNREAD.values(), ids=UNREAD)
-def test_what_cannot_be_read_is_a_note_and_no_accusation(source: str, why: str) -> None:
+def test_an_unreadable_source_is_a_note_and_no_suspect(source: str, why: str) -> None:
     findings = found(source, "cuda")
     assert "no_kernel" not in findings
     assert why in findings["unreadable_source"].evidence
     assert findings["unreadable_source"].severity == "note"
 
 
-def test_a_wrapper_of_jit_is_a_note_and_no_accusation() -> None:
+def test_a_wrapper_of_jit_is_a_note_and_no_suspect() -> None:
     source = triton(f"mine = lambda f: triton.jit(f)\n\n\n@mine\ndef twice(a, out):{BODY}", "twice[(1,)](a, out)")
     findings = found(source, "triton")
     assert "no_kernel" not in findings
@@ -129,7 +129,7 @@ def test_launches_through_macros_and_lambdas_are_followed(source: str) -> None:
     ],
     ids=["a kernel as argument", "jit as a function", "a function that makes the kernel"],
 )
-def test_launches_that_python_passes_around_are_followed(source: str) -> None:
+def test_launches_through_python_values_are_followed(source: str) -> None:
     assert not {"no_kernel", "unreadable_source"} & set(found(source, "triton"))
 
 
@@ -143,5 +143,5 @@ def test_launches_that_python_passes_around_are_followed(source: str) -> None:
         (triton("", "launch(print, a)"), "triton"),
     ],
 )
-def test_a_source_that_is_read_and_launches_nothing_is_accused(source: str, backend: str) -> None:
+def test_a_readable_source_that_launches_nothing_is_reported(source: str, backend: str) -> None:
     assert "no_kernel" in found(source, backend)

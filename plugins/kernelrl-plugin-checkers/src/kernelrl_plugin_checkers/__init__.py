@@ -1,4 +1,4 @@
-"""Hack-checkers on the source of a candidate, and on what was measured of it."""
+"""Checkers of a candidate's source and of its evaluation."""
 
 from __future__ import annotations
 

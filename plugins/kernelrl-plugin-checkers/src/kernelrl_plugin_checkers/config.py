@@ -18,17 +18,17 @@ _SEVERITIES = tuple(severity.value for severity in Severity)
 
 @attrs.frozen
 class SourceRulesConfig(CheckerConfig):
-    """Which rules are looked at, and how much a breach weighs."""
+    """Options of `source_rules`."""
 
     retired_rules: ClassVar[Mapping[str, str]] = RETIRED
 
     skip: tuple[str, ...] = ()
-    """Rules that are not looked at."""
+    """Rules that are not checked."""
     severity: dict[str, str] = attrs.field(factory=dict)
     """Rule id -> `note`, `suspect` or `hack`, in place of the rule's own."""
 
     def problems(self) -> Iterable[str]:
-        """What names no rule or no severity."""
+        """Names in the options that are no rule, and values that are no severity."""
         yield from _unknown((*self.skip, *self.severity), SOURCE)
         for value in self.severity.values():
             if value not in _SEVERITIES:
@@ -37,15 +37,15 @@ class SourceRulesConfig(CheckerConfig):
 
 @attrs.frozen
 class EvaluationRulesConfig(CheckerConfig):
-    """Which rules are looked at."""
+    """Options of `evaluation_rules`."""
 
     retired_rules: ClassVar[Mapping[str, str]] = RETIRED
 
     skip: tuple[str, ...] = ()
-    """Rules that are not looked at: `library_operators`, `faster_than_memory`."""
+    """Rules that are not checked: `library_operators`, `faster_than_memory`."""
 
     def problems(self) -> Iterable[str]:
-        """What names no rule."""
+        """Names in the options that are no rule."""
         return _unknown(self.skip, MEASURED)
 
 
@@ -60,7 +60,7 @@ def _unknown(rules: Iterable[str], declared: Sequence[Rule]) -> Iterator[str]:
 
 @attrs.frozen
 class KernelguardConfig(CheckerConfig):
-    """Which of kernelguard's patterns are left out."""
+    """Options of `kernelguard`."""
 
     skip: tuple[str, ...] = ()
     """Rules that are not reported, such as `kernelguard_dynamic_execution`."""

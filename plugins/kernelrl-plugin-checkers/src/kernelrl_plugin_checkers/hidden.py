@@ -1,4 +1,4 @@
-"""Kernels in what a candidate had built and its source does not show: C++ that it puts together while it runs."""
+"""Kernels in built sources that the candidate's source does not contain: C++ that it makes at run time."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from kernelrl_plugin_checkers.reading import Breach
 __all__ = ["hidden_breaches"]
 
 _CALLED = (Outcome.CORRECT, Outcome.INCORRECT, Outcome.HACKED)
-"""Outcomes of candidates whose `forward` has come to its end, so that all that it builds is built."""
+"""Outcomes of candidates whose `forward` has returned, so that all of its builds are known."""
 
 
 def hidden_breaches(candidate: Candidate, evaluation: Evaluation) -> Iterator[Breach]:
-    """Breaches by what was built. They have no line, because the source does not show it."""
+    """Breaches by built sources. They have no line, because the candidate's source does not contain them."""
     hidden = evaluation.hidden
     kernels = (*candidate.facts.kernels, *hidden.kernels)
     if (

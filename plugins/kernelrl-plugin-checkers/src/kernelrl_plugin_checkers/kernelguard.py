@@ -1,4 +1,4 @@
-"""The checker `kernelguard`: the detectors of the package of that name as notes."""
+"""The checker `kernelguard`: the patterns of the package of that name as notes."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from kernelrl_plugin_checkers.config import KernelguardConfig
 __all__ = ["Kernelguard"]
 
 _PROFILE = "sol-execbench"
-"""All of its detectors, with `forward` among the functions that count as entries."""
+"""All of its patterns, with `forward` among the functions that count as entries."""
 _MAX_CHARACTERS = 20_000
-"""Its expressions take long on longer sources."""
+"""Longer sources take it too long."""
 _MAX_EVIDENCE = 300
 
 
@@ -23,7 +23,7 @@ class Kernelguard(Checker):
     """See `Checker`.
 
     Raises:
-        UsageError: the options name a rule that there is not.
+        UsageError: the options name an unknown rule.
     """
 
     def __init__(self, config: KernelguardConfig) -> None:

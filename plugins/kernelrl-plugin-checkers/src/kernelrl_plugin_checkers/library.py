@@ -29,7 +29,7 @@ addmm baddbmm bmm cumprod cumsum einsum exp expm1 log1p log_softmax logsumexp ma
 softmax tanh topk
 """
 METHODS = frozenset(_METHODS_TEXT.split())
-"""Methods of a tensor that compute, and that objects of other kinds hardly have."""
+"""Methods of a tensor that compute. Objects of other kinds hardly ever have methods of these names."""
 _MOST_FOUND = 20
 _NAMESPACES = ("torch", "torch.Tensor", "cupy")
 _COMPUTING = ("torch.ops.aten.", "torch.ops.prims.", "torch.linalg.", "torch.special.", "torch.fft.", "torch.sparse.")
@@ -39,7 +39,7 @@ _HOLDERS = frozenset(
     ("Parameter", "ParameterList", "ParameterDict", "Module", "ModuleList", "ModuleDict", "Buffer", "Identity")
 )
 _NOT_CODE = re.compile(r'//[^\n]*|/\*(?:.*?\*/|.*)|R"(\w{0,16})\((?:.*?\)\1"|.*)|"(?:[^"\\\n]|\\.)*+"?', re.DOTALL)
-"""Comments and literals. One that is never closed ends with the text, so that a search is linear."""
+"""Comments and literals. One that is not closed ends with the text, so that a search is linear."""
 _CPP_OPERATOR = re.compile(r"\b(?:at|torch|aten)\s*::\s*(?:\w+\s*::\s*){0,4}(\w+)")
 _CPP_METHOD = re.compile(rf"(?:\.|->)\s*({'|'.join(sorted(METHODS))})\s*\(")
 _VENDOR = re.compile(r"\b(?:cublas|cudnn|cusparse|cusolver|cufft|rocblas|hipblas|miopen|cblas_|dnnl)\w*\s*\(")

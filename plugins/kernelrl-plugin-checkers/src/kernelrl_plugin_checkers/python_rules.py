@@ -17,8 +17,8 @@ _FRAMES = frozenset(
     {"f_back", "f_locals", "f_globals", "tb_frame", "gi_frame", "__globals__", "__subclasses__", "__closure__"}
 )
 _PROCESS_MODULES_TEXT = """
-_thread asyncio atexit base64 concurrent ctypes gc http inspect kernelrl_core kernelrl_judge linecache marshal
-multiprocessing pickle requests runpy signal socket subprocess threading urllib weakref zlib
+_thread asyncio atexit base64 concurrent ctypes gc http inspect kernelrl_build kernelrl_core kernelrl_judge
+kernelrl_sandbox linecache marshal multiprocessing pickle requests runpy signal socket subprocess threading urllib weakref zlib
 """
 _PROCESS_MODULES = frozenset(_PROCESS_MODULES_TEXT.split())
 _PROCESS_NAMES_TEXT = """
@@ -120,7 +120,7 @@ def _handlers(reading: Reading, own: list[ast.AST]) -> set[int]:
 
 
 def _computes(reading: Reading, node: ast.expr, parameters: set[str]) -> str:
-    """The library compute that a node is, or empty text."""
+    """Name of the library compute of a node; empty if it has none."""
     if isinstance(node, ast.BinOp):
         return "a matrix product" if isinstance(node.op, ast.MatMult) else ""
     if not isinstance(node, ast.Call):
@@ -152,7 +152,7 @@ def _name(node: ast.expr) -> str:
 
 
 def _access(reading: Reading, node: ast.AST) -> str:
-    """Access to the process, or empty text."""
+    """Access of a node to the process; empty if it has none."""
     if isinstance(node, ast.Import | ast.ImportFrom):
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
         return next((f"import of {name}" for name in names if name.partition(".")[0] in _PROCESS_MODULES), "")

@@ -1,4 +1,4 @@
-"""A candidate's Python, read once: its nodes, definitions by name, and the dotted names that expressions stand for."""
+"""A candidate's Python, read once: its nodes, definitions by name, and the dotted names of expressions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MAX_STEPS = 130_000
 _MAX_PARTS = 16
 
 Breach = tuple[str, int | None, str]
-"""Rule id, line of the candidate, and what was seen."""
+"""Rule id, line of the candidate, and the observation."""
 
 
 class HiddenSource(Exception):
@@ -21,15 +21,15 @@ class HiddenSource(Exception):
 
 
 def read(source: str) -> Reading | None:
-    """A source as the rules read it; None if it cannot be parsed. The core accepts no such candidate."""
+    """A parsed source; None if it cannot be parsed. The core accepts no such candidate."""
     tree = parse_source(source) if len(source) <= MAX_SOURCE_CHARACTERS else None
     return None if tree is None else Reading(tree)
 
 
 class Reading:
-    """What the rules on Python look at. Code under `if __name__ == "__main__":` is no part of it.
+    """A parsed source for the rules on Python. Code under `if __name__ == "__main__":` is removed.
 
-    Names that cannot be resolved are unknown, which rules take in the candidate's favour.
+    A name that cannot be resolved breaks no rule.
     """
 
     def __init__(self, tree: ast.Module) -> None:
@@ -38,7 +38,7 @@ class Reading:
         """All nodes but those of contexts and operators."""
         self.index = SourceIndex(tree, self.nodes)
         self.modules = dict(_imports(self.nodes))
-        """Local name -> dotted name of what is imported under it."""
+        """Local name of an import -> dotted name of the imported object."""
         self._steps = 0
 
     def spend(self) -> None:
@@ -52,7 +52,7 @@ class Reading:
             raise HiddenSource("reading it takes too many steps")
 
     def dotted(self, node: ast.AST, depth: int = 8) -> str:
-        """Dotted name that an expression stands for, with imports and aliases resolved; empty when unknown."""
+        """Dotted name of the object of an expression, with imports and aliases resolved; empty when unknown."""
         parts: list[str] = []
         while isinstance(node, ast.Attribute) and len(parts) < _MAX_PARTS:
             self.spend()
@@ -71,7 +71,7 @@ class Reading:
         return ".".join([root, *reversed(parts)]) if root else ""
 
     def own_nodes(self, part: ast.AST) -> Iterator[ast.AST]:
-        """The nodes of a function, without those of functions and classes inside it, which count on their own."""
+        """The nodes of a function, without those of functions and classes inside it."""
         waiting: list[ast.AST] = [part.body] if isinstance(part, ast.Lambda) else list(getattr(part, "body", ()))
         while waiting:
             node = waiting.pop()

@@ -144,4 +144,4 @@ RETIRED = {
     "unread_source": "replaced by hidden_source",
     "programs_race": "removed: values that another program has stored are poisoned in Triton's interpreter",
 }
-"""Former rule -> what became of it."""
+"""Former rule -> its replacement, or the reason for its removal."""

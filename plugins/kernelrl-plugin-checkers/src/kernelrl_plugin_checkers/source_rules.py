@@ -1,7 +1,7 @@
 """The checker `source_rules`: evidence from a candidate's Python and the C++ inside it, with line and excerpt.
 
-It decides only what text can decide: whether a kernel is launched, whether an exception handler computes, whether the
-reference is inherited, whether the source can be read. Everything else is a note; what ran decides it.
+A text can show whether a kernel is launched, whether an exception handler computes, whether the reference is inherited,
+and whether the source can be read. Rules on other properties are notes: the evaluation decides about them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class SourceRules(Checker):
         self.rules: Sequence[Rule] = tuple(self._rules.values())
 
     def check(self, candidate: Candidate, task: Task, evaluation: Evaluation | None) -> Sequence[Finding]:
-        """Findings on the source; after the run, those on what was built and is not in the source."""
+        """Findings on the source; with an evaluation, those on built sources that the source does not contain."""
         if evaluation is not None:
             return self._findings(hidden_breaches(candidate, evaluation), ())
         return self._findings(_breaches(candidate), candidate.source.split("\n"))

@@ -14,7 +14,9 @@ __all__ = ["ProfileConfig", "RawConfig", "StructuredConfig"]
 class StructuredConfig(FeedbackConfig):
     """Options of `structured`."""
 
-    max_characters: PositiveInt = attrs.field(default=PositiveInt(1200), validator=attrs.validators.ge(300))
+    max_characters: PositiveInt = attrs.field(
+        default=PositiveInt(1200), validator=attrs.validators.ge(PositiveInt(300))
+    )
     """Maximum length. Error text is shortened first; its beginning and its end are kept."""
 
 
@@ -22,7 +24,9 @@ class StructuredConfig(FeedbackConfig):
 class ProfileConfig(FeedbackConfig):
     """Options of `profile`."""
 
-    max_characters: PositiveInt = attrs.field(default=PositiveInt(1200), validator=attrs.validators.ge(300))
+    max_characters: PositiveInt = attrs.field(
+        default=PositiveInt(1200), validator=attrs.validators.ge(PositiveInt(300))
+    )
     """Maximum length. The least important facts are dropped first."""
 
 
@@ -30,5 +34,7 @@ class ProfileConfig(FeedbackConfig):
 class RawConfig(FeedbackConfig):
     """Options of `raw`."""
 
-    max_characters: PositiveInt = attrs.field(default=PositiveInt(8000), validator=attrs.validators.ge(300))
+    max_characters: PositiveInt = attrs.field(
+        default=PositiveInt(8000), validator=attrs.validators.ge(PositiveInt(300))
+    )
     """Maximum length. Of a longer message the beginning and the end are kept."""
