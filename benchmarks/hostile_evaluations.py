@@ -60,7 +60,7 @@ class Watch:
             if "kernelrl_judge.judge.main" in _words(judge):
                 found["judges"].append(judge)
                 found["nurseries"] += [
-                    child for child in judge.children() if "kernelrl_judge.peer.nursery" in _words(child)
+                    child for child in judge.children() if "kernelrl_judge.runner.nursery" in _words(child)
                 ]
         for nursery in found["nurseries"]:
             found["zygotes"] += [

@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kernelrl_judge.runner.backend import CandidateRunner
+from kernelrl_judge.backend import CandidateRunner
 
 __all__ = ["CuteRunner"]
 

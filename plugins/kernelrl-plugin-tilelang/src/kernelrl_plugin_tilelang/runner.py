@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from kernelrl_judge.runner.backend import CandidateRunner
+from kernelrl_judge.backend import CandidateRunner
 
 __all__ = ["TileLangRunner"]
 

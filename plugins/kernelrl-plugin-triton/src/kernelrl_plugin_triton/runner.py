@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kernelrl_judge.runner.backend import CandidateRunner
+from kernelrl_judge.backend import CandidateRunner
 
 __all__ = ["TritonRunner"]
 
@@ -31,10 +31,10 @@ class TritonRunner(CandidateRunner):
         return [*modules, *(f"kernelrl_plugin_triton.{name}" for name in own)]
 
     def load(self, path: str, options: Mapping[str, Any]) -> Any:
-        # A judge does without.
-        from kernelrl_judge.runner.builds import refuse_tools
+        # The judge imports this module, too, and must not import the runner's code.
+        from kernelrl_judge.runner.denied_tools import deny_tools
 
-        refuse_tools("write the kernels in Triton")
+        deny_tools("write the kernels in Triton")
         return super().load(path, options)
 
     def disable_kernels(self) -> None:

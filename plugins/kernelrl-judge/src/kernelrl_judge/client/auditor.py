@@ -1,4 +1,4 @@
-"""Audits tasks in processes of their own. Imports no torch."""
+"""Audits of tasks in processes of their own. Imports no torch."""
 
 from __future__ import annotations
 
@@ -14,22 +14,26 @@ from kernelrl_core.api.evaluators import EvaluationSettings, Task, TaskAudit, au
 __all__ = ["Auditor"]
 
 _MEMORY_SHARE = 0.6
+"""Share of the free memory that all audits together may use."""
 _START_S = 180.0
-_MOST_BYTES = 1 << 24
-"""Of an answer."""
+"""Time limit of the start of the audit process."""
+_MAX_REPLY_BYTES = 1 << 24
 
 
 class Auditor:
-    """A process with torch loaded that forks for each task; started on first use. Takes one task at a time."""
+    """An audit process, which loads torch once and forks for each task. Audits one task at a time.
+
+    The process is started on first use (`kernelrl_judge.task.audit_process`).
+    """
 
     def __init__(self) -> None:
         self._process: asyncio.subprocess.Process | None = None
 
     async def audit(self, task: Task, settings: EvaluationSettings, timeout_s: float, jobs: int = 1) -> TaskAudit:
-        """Audit a task; one that hangs, takes all memory or ends its process is `unaudited`.
+        """Audit a task. A task that hangs, exhausts memory or ends its process is `unaudited`.
 
         Args:
-            jobs: audits that share the memory of this machine.
+            jobs: number of audits that share the memory of this machine.
         """
         request = {
             "task_id": task.id,
@@ -45,19 +49,19 @@ class Auditor:
             with contextlib.suppress(ConnectionError):
                 process.stdin.write(json.dumps(request).encode() + b"\n")
                 await process.stdin.drain()
-            answer = await asyncio.wait_for(process.stdout.readline(), timeout_s + _START_S)
+            reply = await asyncio.wait_for(process.stdout.readline(), timeout_s + _START_S)
         except TimeoutError:
-            answer = b""
+            reply = b""
         except BaseException:
             await self.aclose()
             raise
-        if not answer:
+        if not reply:
             await self.aclose()
-            return _audit(task, settings, unaudited=f"the process of the audits ended with status {process.returncode}")
-        return _audit(task, settings, **json.loads(answer))
+            return _audit(task, settings, unaudited=f"the audit process ended with status {process.returncode}")
+        return _audit(task, settings, **json.loads(reply))
 
     async def aclose(self) -> None:
-        """End the process and what it has forked."""
+        """End the process and its forks."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -67,12 +71,13 @@ class Auditor:
 
     async def _started(self) -> asyncio.subprocess.Process:
         if self._process is None or self._process.returncode is not None:
+            command = (sys.executable, "-P", "-m", "kernelrl_judge.task.audit_process")
             self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-P", "-m", "kernelrl_judge.task.audit_forks"),
+                *command,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 env={**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
-                limit=_MOST_BYTES,
+                limit=_MAX_REPLY_BYTES,
                 start_new_session=True,
             )
         return self._process

@@ -14,13 +14,15 @@ import attrs
 
 from kernelrl_core.api.errors import InfrastructureError, MissingPrerequisite
 from kernelrl_core.api.evaluators import Evaluation, EvaluationRequest
-from kernelrl_judge.client.worker import DeviceFault, DeviceFull, JudgeDied, JudgeWorker
+from kernelrl_judge.client.worker import JudgeDied, JudgeWorker
+from kernelrl_judge.device.faults import DeviceFault, DeviceFull
 
 __all__ = ["Lanes"]
 
 logger = logging.getLogger(__name__)
 
 _TASKS_TO_QUARANTINE = 3
+"""Number of tasks in a row that must fail on a GPU that passes its probes."""
 _FIRST_PAUSE_S = 60.0
 _LONGEST_PAUSE_S = 900.0
 
@@ -34,9 +36,9 @@ class _Device:
     idle: list[JudgeWorker]
     """Judges without a candidate; the last one was used most recently."""
     n_free: int
-    """Free lanes; none is used during an examination."""
+    """Number of free lanes; none is used during an examination."""
     n_spare: int
-    """Spare judges that may replace a waiting one."""
+    """Number of spare judges that may replace a waiting one."""
     examination: asyncio.Task[None] | None = None
     """Set from the first suspected failure until the device passes a probe."""
     quarantine: str = ""
@@ -56,8 +58,9 @@ class _Lane:
     device: _Device
     worker: JudgeWorker
     alone: bool
-    left: bool = False
-    """Whether a spare judge has replaced it while it waits."""
+    """Whether all other lanes are empty meanwhile."""
+    is_replaced: bool = False
+    """Whether a spare judge replaces this one, which waits for its candidate."""
 
 
 class Lanes:
@@ -70,9 +73,9 @@ class Lanes:
 
     Args:
         devices: GPUs to use, or None for the CPU.
-        each: lanes per device.
-        spare: additional judges per device. One is started when a candidate keeps its lane waiting, so that the next
-            candidate can be evaluated meanwhile.
+        each: number of lanes per device.
+        spare: number of additional judges per device. One is started when a candidate keeps its lane waiting, so that
+            the next candidate can be evaluated meanwhile.
         judge: creates a judge from its environment.
     """
 
@@ -95,7 +98,7 @@ class Lanes:
         self._proven = False
 
     async def start(self) -> None:
-        """Start the judge that will have the first candidate; does not wait until it has started."""
+        """Start the judge of the first candidate without waiting until it has started."""
         await self._devices[0].idle[-1].start()
 
     async def aclose(self) -> None:
@@ -121,7 +124,7 @@ class Lanes:
                 # Idle judges keep memory of a GPU: a context, and a share for their next candidates.
                 others = device.idle if device.name is not None else []
                 await asyncio.gather(*(judge.aclose() for judge in (lane.worker, *others)))
-            evaluation = await lane.worker.evaluate(request, runner, lambda: self._leave(lane), alone=alone)
+            evaluation = await lane.worker.evaluate(request, runner, lambda: self._replace(lane), alone=alone)
             self._trust(device)
             return evaluation
         except DeviceFault as fault:
@@ -166,35 +169,39 @@ class Lanes:
             raise
 
     def _hand_out(self) -> None:
+        """Give free lanes to the requests that wait, in their order."""
         while self._waiting and not self._alone:
             waiter, alone = self._waiting[0]
-            if not waiter.done():
-                if self.quarantine:
-                    waiter.set_exception(self._none_left())
-                elif alone and self._n_busy:
-                    return
-                else:
-                    well = [device for device in self._devices if device.n_free and device.examination is None]
-                    if not well:
-                        return
-                    device = max(well, key=lambda device: device.n_free)
-                    device.n_free -= 1
-                    self._n_busy += 1
-                    self._alone = alone
-                    waiter.set_result(_Lane(device, device.idle.pop(), alone))
+            if waiter.done():
+                self._waiting.popleft()
+                continue
+            if self.quarantine:
+                waiter.set_exception(self._no_gpu_left())
+                self._waiting.popleft()
+                continue
+            if alone and self._n_busy:
+                return
+            usable = [device for device in self._devices if device.n_free and device.examination is None]
+            if not usable:
+                return
+            device = max(usable, key=lambda device: device.n_free)
+            device.n_free -= 1
+            self._n_busy += 1
+            self._alone = alone
+            waiter.set_result(_Lane(device, device.idle.pop(), alone))
             self._waiting.popleft()
 
-    def _leave(self, lane: _Lane) -> None:
+    def _replace(self, lane: _Lane) -> None:
         """Let a spare judge of the device work while this one waits."""
-        if not lane.left and lane.device.n_spare:
-            lane.left = True
+        if not lane.is_replaced and lane.device.n_spare:
+            lane.is_replaced = True
             lane.device.n_spare -= 1
             lane.device.n_free += 1
             self._hand_out()
 
     def _give_back(self, lane: _Lane) -> None:
         lane.device.idle.append(lane.worker)
-        if lane.left:
+        if lane.is_replaced:
             lane.device.n_spare += 1
         else:
             lane.device.n_free += 1
@@ -206,12 +213,14 @@ class Lanes:
     # --- health -----------------------------------------------------------------------------------------------------
 
     def _trust(self, device: _Device) -> None:
+        """Note a success of a device."""
         self._proven = True
         if device.examination is None:
             device.failed_tasks.clear()
             device.pause_s = _FIRST_PAUSE_S
 
     def _suspect(self, device: _Device, why: str) -> None:
+        """Start an examination of a GPU, unless one is in progress."""
         if device.name is not None and device.examination is None:
             device.settled.clear()
             device.examination = asyncio.create_task(self._examine(device, why))
@@ -249,11 +258,11 @@ class Lanes:
 
     @property
     def quarantine(self) -> str:
-        """Why every GPU is in quarantine; empty if one is not."""
+        """Reasons why all GPUs are in quarantine; empty if any GPU is not."""
         reasons = [f"{device.name}: {device.quarantine}" for device in self._devices if device.quarantine]
         return "; ".join(reasons) if len(reasons) == len(self._devices) else ""
 
-    def _none_left(self) -> InfrastructureError:
+    def _no_gpu_left(self) -> InfrastructureError:
         return InfrastructureError(
             f"every GPU is in quarantine ({self.quarantine})",
             fix="check them with nvidia-smi or rocm-smi, and the driver's messages with dmesg; reset them "

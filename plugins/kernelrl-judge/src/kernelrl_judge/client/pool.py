@@ -22,12 +22,13 @@ from kernelrl_core.api.evaluators import (
     TaskAudit,
     sha256_text,
 )
+from kernelrl_judge.backend import UNTIMED
 from kernelrl_judge.client.auditor import Auditor
-from kernelrl_judge.client.builds import Builds, runner_half
+from kernelrl_judge.client.builds import Builds, backend_runner
 from kernelrl_judge.client.lanes import Lanes
-from kernelrl_judge.client.worker import DeviceFull, JudgeDied
-from kernelrl_judge.protocol.findings import RULES
-from kernelrl_judge.runner.backend import UNTIMED
+from kernelrl_judge.client.worker import JudgeDied
+from kernelrl_judge.device.faults import DeviceFull
+from kernelrl_judge.findings import RULES
 
 __all__ = ["JudgePool"]
 
@@ -37,17 +38,19 @@ _MAX_DEFAULT_GPU_WORKERS = 8
 class JudgePool(Evaluator):
     """Evaluates candidates on this machine.
 
-    A candidate passes two queues. Its extensions are compiled on the CPU. Then a judge evaluates it, on a GPU if its
-    backend uses one. If the judge dies, or its GPU has too little memory beside other judges, a fresh one evaluates the
-    candidate again while all other lanes are empty. If the memory does not suffice then either, the outcome is
-    `out_of_memory`. If the judge dies again and the GPU passes its probe, a fresh one
-    evaluates a control, the backend's example kernel. If it can, the candidate ended the judges, and the outcome is
-    `runtime_error`.
+    A candidate waits in two queues: its extensions are compiled on the CPU, then a judge evaluates it, on a GPU if its
+    backend uses one. If the judge dies, or its GPU has too little memory beside other judges, a fresh judge evaluates
+    the candidate again while all other lanes are empty.
+
+    If the memory does not suffice then either, the outcome is `out_of_memory`. If the judge dies again and the GPU
+    passes its probe, a fresh judge evaluates a control, the backend's example kernel. If that succeeds, the candidate
+    ended the judges, and the outcome is `runtime_error`.
 
     Args:
-        workers: candidates evaluated concurrently on the CPU; None: one per core.
-        gpu_workers: candidates evaluated concurrently on each GPU; None: one per two cores, at most 8.
-        build_workers: extensions compiled concurrently; None: one per core that is not reserved for a judge of a GPU.
+        workers: number of candidates evaluated concurrently on the CPU; None: one per core.
+        gpu_workers: number of candidates evaluated concurrently on each GPU; None: one per two cores, at most 8.
+        build_workers: number of extensions compiled concurrently; None: one per core that is not reserved for a judge
+            of a GPU.
     """
 
     rules = RULES
@@ -64,9 +67,11 @@ class JudgePool(Evaluator):
         # A judge that times a candidate needs a core of its own.
         self.builds = Builds(build_workers or max(1, cores - self.on_gpu.size))
         # More candidates than judges, so that no judge is idle while candidates are compiled.
-        self.capacity: int = self.on_cpu.size + self.on_cpu.spare + (self.on_gpu.size + 2 * cores if self._gpus else 0)
-        self._audits = gpu_workers if self._gpus else workers
-        self._auditing = asyncio.Semaphore(self._audits)
+        cpu_capacity = self.on_cpu.size + self.on_cpu.spare
+        gpu_capacity = self.on_gpu.size + 2 * cores if self._gpus else 0
+        self.capacity: int = cpu_capacity + gpu_capacity
+        self._n_audits = gpu_workers if self._gpus else workers
+        self._auditing = asyncio.Semaphore(self._n_audits)
         self._auditors: list[Auditor] = []
 
     def gpu_model(self) -> str:
@@ -77,12 +82,12 @@ class JudgePool(Evaluator):
         """Evaluate one candidate.
 
         Raises:
-            InfrastructureError: a judge failed for a reason that is not the candidate's.
+            InfrastructureError: a judge failed, and the candidate is not the cause.
             UsageError: the task cannot be used.
             MissingPrerequisite: this machine lacks a requirement of the request.
         """
         request.require_intact()
-        target, runner = runner_half(request.backend)
+        target, runner = backend_runner(request.backend)
         mode = runner.mode(request.backend_options, bool(self._gpus))
         lanes = self.on_gpu if mode == "gpu" else self.on_cpu
         if not lanes.size:
@@ -98,22 +103,24 @@ class JudgePool(Evaluator):
             try:
                 return await lanes.evaluate(request, target, alone=True)
             except DeviceFull as full:
-                said = "The GPU has too little memory for the reference and the kernel, also without other evaluations."
-                return Evaluation(Outcome.OUT_OF_MEMORY, said, full.message, final=False)
+                message = (
+                    "The GPU has too little memory for the reference and the kernel, also without other evaluations."
+                )
+                return Evaluation(Outcome.OUT_OF_MEMORY, message, full.message, final=False)
             except JudgeDied as second:
                 evidence = f"{first.message}; {second.message}"
                 await self._evaluate_control(request, target, lanes, evidence)
-                said = "The process that evaluates the kernel ended twice with it, and does not with other kernels."
-                return Evaluation(Outcome.RUNTIME_ERROR, said, evidence, final=False)
+                message = "The process that evaluates the kernel ended twice with it, and does not with other kernels."
+                return Evaluation(Outcome.RUNTIME_ERROR, message, evidence, final=False)
 
     async def _evaluate_control(self, request: EvaluationRequest, target: str, lanes: Lanes, evidence: str) -> None:
-        """Evaluate the example kernel of a backend as its candidate would have been.
+        """Evaluate the example kernel of a backend under the settings of a candidate.
 
         Args:
-            evidence: how the candidate's judges died.
+            evidence: messages of the deaths of the candidate's judges.
 
         Raises:
-            InfrastructureError: the judge cannot evaluate that either.
+            InfrastructureError: the judge cannot evaluate the example kernel either.
         """
         example = registry().make("backends", Use(request.backend)).facts.example
         control = attrs.evolve(
@@ -131,30 +138,33 @@ class JudgePool(Evaluator):
             found = await lanes.evaluate(control, target, alone=True)
             if found.outcome is Outcome.CORRECT or found.checked:
                 return
-            said = f"{found.outcome.value}: {found.message}"
+            failure = f"{found.outcome.value}: {found.message}"
         except JudgeDied as death:
-            said = death.message
+            failure = death.message
         raise InfrastructureError(
-            f"judges fail under any kernel of backend {request.backend}: {evidence}; its example kernel: {said}",
+            f"judges fail under any kernel of backend {request.backend}: {evidence}; its example kernel: {failure}",
             fix="look above for what the judge printed; kernelrl doctor",
             see="judge",
         )
 
     async def expect(self, backend: str) -> None:
         """Start a judge; see `Evaluator.expect`."""
-        on_gpu = bool(self._gpus) and runner_half(backend)[1].mode({}, True) == "gpu"
-        await (self.on_gpu if on_gpu else self.on_cpu).start()
+        _, runner = backend_runner(backend)
+        uses_gpu = bool(self._gpus) and runner.mode({}, True) == "gpu"
+        lanes = self.on_gpu if uses_gpu else self.on_cpu
+        await lanes.start()
 
     def why_untimed(self, backend: str, options: Mapping[str, Any]) -> str:
         """See `Evaluator.why_untimed`."""
-        return UNTIMED.get(runner_half(backend)[1].mode(options, bool(self._gpus)), "")
+        _, runner = backend_runner(backend)
+        return UNTIMED.get(runner.mode(options, bool(self._gpus)), "")
 
     async def audit(self, task: Task, settings: EvaluationSettings, timeout_s: float) -> TaskAudit:
         """Audit a task on the first GPU, or on the CPU; see `Evaluator.audit`."""
         async with self._auditing:
             auditor = self._auditors.pop() if self._auditors else Auditor()
             try:
-                return await auditor.audit(task, settings, timeout_s, self._audits)
+                return await auditor.audit(task, settings, timeout_s, self._n_audits)
             finally:
                 self._auditors.append(auditor)
 

@@ -1,4 +1,4 @@
-"""A judge process as our process sees it. Imports no torch."""
+"""A judge process, controlled from the main process. Imports no torch."""
 
 from __future__ import annotations
 
@@ -12,99 +12,98 @@ from typing import Any
 
 from kernelrl_core.api.config import cache_directory
 from kernelrl_core.api.errors import InfrastructureError, MissingPrerequisite, UsageError
-from kernelrl_core.api.evaluators import Evaluation, EvaluationRequest, from_json, to_json
+from kernelrl_core.api.evaluators import Evaluation, EvaluationRequest, EvaluationSettings, from_json, to_json
+from kernelrl_judge.device.faults import DeviceFault, DeviceFull
 from kernelrl_judge.protocol import wire
 
-__all__ = ["DeviceFault", "DeviceFull", "JudgeDied", "JudgeWorker"]
+__all__ = ["JudgeDied", "JudgeWorker"]
 
 logger = logging.getLogger(__name__)
 
 _START_TIMEOUT_S = 180.0
 _GRACE_S = 660.0
+"""Time beyond the limits of the phases, for example for the preparation of a toolchain."""
 _QUEUE_S = 600.0
+"""Time for which other judges may hold the device."""
 _CANCEL_TIMEOUT_S = 15.0
 _END_TIMEOUT_S = 3.0
 _PROBE_TIMEOUT_S = 20.0
-_ONE_THREAD = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-_AT_START = ("PATH", "LC_", "LANG", "LD_", "PYTHON", "TORCH", "PYTORCH", "CUDA", "HIP", "ROC", "NVIDIA")
-"""Beginnings of names of variables that interpreter and libraries read when they are loaded, and that are no secrets.
-Candidates may find them in memory, since they run in descendants of the judge."""
+"""Time limit of the first reply to a probe. Each reply gives the limit of the next one."""
+_MAX_REPLY_BYTES = 1 << 24
+_THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+_START_VARIABLES = ("PATH", "LC_", "LANG", "LD_", "PYTHON", "TORCH", "PYTORCH", "CUDA", "HIP", "ROC", "NVIDIA")
+"""Prefixes of the variables that interpreter and libraries read when they are loaded. These hold no secrets: candidates
+may find them in memory, because they run in descendants of the judge."""
+
+_Reply = Mapping[str, Any]
+"""A message of the judge (`kernelrl_judge.judge.main`)."""
 
 
 class JudgeDied(InfrastructureError):
     """The judge or its zygote ended or failed under a candidate."""
 
 
-class DeviceFault(InfrastructureError):
-    """The device failed the judge itself."""
-
-
-class DeviceFull(DeviceFault):
-    """The device's memory did not suffice for the judge itself."""
-
-
 class JudgeWorker:
-    """One judge process, started on first use, restarted after it died. Takes one request at a time."""
+    """A judge process, started on first use and restarted after it died. Processes one request at a time."""
 
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
         self._environment = dict(environment or {})
         self._process: asyncio.subprocess.Process | None = None
-        self._ready: asyncio.Task[Any] | None = None
-        """Waits for the judge to start; None once it has."""
+        self._ready: asyncio.Task[_Reply | None] | None = None
+        """Waits for the start of the judge; None after the start."""
 
     async def evaluate(
         self, request: EvaluationRequest, runner: str, slow: Callable[[], None] = lambda: None, *, alone: bool = False
     ) -> Evaluation:
-        """Judge one candidate; cancelling the call kills the candidate.
+        """Evaluate one candidate. A cancellation of the call kills the candidate.
 
         Args:
-            slow: called when the judge does nothing but wait for the candidate.
-            alone: no other judge evaluates.
+            slow: called when the judge only waits for the candidate.
+            alone: no other judge evaluates a candidate meanwhile.
 
         Raises:
-            JudgeDied: there is no verdict, because a process of ours ended or failed under the candidate.
-            DeviceFull: there is none, because the GPU's memory does not suffice.
-            DeviceFault: there is none, because the GPU fails.
+            JudgeDied: a process of the judge ended or failed under the candidate.
+            DeviceFull: the memory of the GPU does not suffice.
+            DeviceFault: the GPU failed.
             UsageError: the task cannot be used.
-            MissingPrerequisite: this machine lacks what the request asks for.
+            MissingPrerequisite: this machine lacks a requirement of the request.
         """
         process = await self._started()
-        settings = request.settings
         message = {"request": to_json(request), "runner": runner, "alone": alone}
-        # Trials and timing have a limit each; other judges may hold the device; a toolchain may be prepared first.
-        # The last build of several begins within the limit. It may have four times the time on a busy machine, and so
-        # may a control after it.
-        limit = 2 * settings.timeout_s + 9 * settings.build_timeout_s + (_QUEUE_S if settings.timing else 0) + _GRACE_S
-        # A task of its own: the answer must be read whole even when nobody waits for it any more.
-        reading = asyncio.create_task(self._verdict(process, slow))
+        # In its own task, because the reply must be read completely even if the call is cancelled.
+        reading = asyncio.create_task(self._evaluation(process, slow))
         try:
             await self._send(process, message)
-            answer = await asyncio.wait_for(asyncio.shield(reading), limit)
+            reply = await asyncio.wait_for(asyncio.shield(reading), _limit_s(request.settings))
         except TimeoutError:
             reading.cancel()
             await self.aclose()
-            raise JudgeDied("the judge did not answer in time") from None
+            raise JudgeDied("the judge did not reply in time") from None
         except asyncio.CancelledError:
             await asyncio.shield(self._cancel(process, reading))
             raise
-        if answer is None:
+        if reply is None:
             await self.aclose()
             raise JudgeDied(f"the judge ended with status {process.returncode}")
-        if "died" in answer:
+        if "died" in reply:
             await self.aclose()
-            raise JudgeDied(answer["died"])
-        if "device_fault" in answer:
-            # Its context may be beyond repair.
+            raise JudgeDied(reply["died"])
+        if "device_fault" in reply:
+            # The judge's context on the device may be corrupt.
             await self.aclose()
-            raise (DeviceFull if answer["full"] else DeviceFault)(answer["device_fault"])
-        if "task_error" in answer:
-            raise UsageError(answer["task_error"])
-        if "missing" in answer:
-            raise MissingPrerequisite(answer["missing"], fix=answer["fix"])
-        return from_json(Evaluation, answer["evaluation"])
+            fault = DeviceFull if reply["full"] else DeviceFault
+            raise fault(reply["device_fault"])
+        if "task_error" in reply:
+            raise UsageError(reply["task_error"])
+        if "missing" in reply:
+            raise MissingPrerequisite(reply["missing"], fix=reply["fix"])
+        return from_json(Evaluation, reply["evaluation"])
 
     async def probe(self, device: str = "cuda") -> str | None:
-        """Why the device is unwell, or None. A judge whose device is unwell, or that does not answer, is ended.
+        """Probe the device. The judge is terminated if the device does not pass, or if the judge does not reply.
+
+        Returns:
+            The reason of the failure; None if the device passes.
 
         Raises:
             InfrastructureError: the judge does not start.
@@ -112,7 +111,7 @@ class JudgeWorker:
         process = await self._started()
         try:
             await self._send(process, {"probe": device})
-            reason = await self._probed(process)
+            reason = await self._probe_result(process)
         except asyncio.CancelledError:
             await asyncio.shield(self.aclose())
             raise
@@ -121,16 +120,16 @@ class JudgeWorker:
         return reason
 
     async def aclose(self) -> None:
-        """End the judge and all below it."""
+        """Terminate the judge and its descendants."""
         process, self._process = self._process, None
         ready, self._ready = self._ready, None
         if process is None or process.returncode is not None:
             return
         if ready is not None and not ready.done():
-            # It imports torch, and looks at its input only then.
+            # The judge reads its input only after the import of torch.
             ready.cancel()
             process.kill()
-        # The judge ends with its input, and cleans up; one that hangs is killed.
+        # A judge cleans up and ends at the end of its input. A judge that hangs is killed.
         if process.stdin is not None:
             process.stdin.close()
         try:
@@ -144,25 +143,27 @@ class JudgeWorker:
                 logger.warning("judge %d does not end: the driver of a device holds it", process.pid)
 
     async def start(self) -> None:
-        """Start the judge without waiting for it: its start takes as long as importing torch does."""
+        """Start the judge, and do not wait until it has imported torch."""
         if self._process is not None and self._process.returncode is None:
             return
-        surroundings = self._surroundings()
+        # Option -P: no file of the working directory, such as a candidate, is a module of the judge.
+        command = (sys.executable, "-P", "-m", "kernelrl_judge.judge.main")
+        variables = self._variables()
+        start_variables = {
+            name: value
+            for name, value in variables.items()
+            if name.startswith(_START_VARIABLES) or name in (*_THREAD_VARIABLES, *self._environment)
+        }
         self._process = process = await asyncio.create_subprocess_exec(
-            # Files of the working directory, a candidate named like a module among them, are no modules of the judge.
-            *(sys.executable, "-P", "-m", "kernelrl_judge.judge.main"),
+            *command,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
-            env={
-                name: value
-                for name, value in surroundings.items()
-                if name.startswith(_AT_START) or name in (*_ONE_THREAD, *self._environment)
-            },
-            limit=1 << 24,
+            env=start_variables,
+            limit=_MAX_REPLY_BYTES,
             start_new_session=True,
         )
-        self._ready = asyncio.create_task(self._answer(process))
-        await self._send(process, surroundings)
+        self._ready = asyncio.create_task(self._reply(process))
+        await self._send(process, variables)
 
     async def _started(self) -> asyncio.subprocess.Process:
         await self.start()
@@ -182,14 +183,16 @@ class JudgeWorker:
             self._ready = None
         return process
 
-    def _surroundings(self) -> dict[str, str]:
-        # torch makes its directory of compiled code whether it compiles or not, and would leave it in that for scratch.
-        compiled = os.environ.get("TORCHINDUCTOR_CACHE_DIR") or str(cache_directory() / "inductor")
-        one = dict.fromkeys(_ONE_THREAD, "1")
-        return {**os.environ, **one, "TORCHINDUCTOR_CACHE_DIR": compiled, **self._environment}
+    def _variables(self) -> dict[str, str]:
+        """The environment of the judge after its start."""
+        # torch creates its cache of compiled code even if it compiles nothing. Its default is in the directory for
+        # temporary files, where it would remain.
+        torch_cache = os.environ.get("TORCHINDUCTOR_CACHE_DIR") or str(cache_directory() / "inductor")
+        one_thread = dict.fromkeys(_THREAD_VARIABLES, "1")
+        return {**os.environ, **one_thread, "TORCHINDUCTOR_CACHE_DIR": torch_cache, **self._environment}
 
-    async def _cancel(self, process: asyncio.subprocess.Process, reading: asyncio.Task[Any]) -> None:
-        """Let the judge drop its candidate, so that the process serves the next one; end it if it does not."""
+    async def _cancel(self, process: asyncio.subprocess.Process, reading: asyncio.Task[_Reply | None]) -> None:
+        """Let the judge drop its candidate, so that it can evaluate the next one; terminate a judge that does not."""
         try:
             await self._send(process, {"cancel": True})
             if await asyncio.wait_for(reading, _CANCEL_TIMEOUT_S) is None:
@@ -204,32 +207,47 @@ class JudgeWorker:
             process.stdin.write(wire.pack(message))
             await process.stdin.drain()
 
-    async def _probed(self, process: asyncio.subprocess.Process) -> str | None:
+    async def _probe_result(self, process: asyncio.subprocess.Process) -> str | None:
         limit_s = _PROBE_TIMEOUT_S
         while True:
             try:
-                answer = await asyncio.wait_for(self._answer(process), limit_s)
+                reply = await asyncio.wait_for(self._reply(process), limit_s)
             except TimeoutError:
                 return f"the probe did not go on within {limit_s:.0f} s"
-            if answer is None:
+            if reply is None:
                 return "the judge ended during the probe"
-            if "probed" in answer:
-                reason: str | None = answer["probed"]
+            if "probed" in reply:
+                reason: str | None = reply["probed"]
                 return reason
-            limit_s = answer["within_s"]
+            limit_s = reply["within_s"]
 
-    async def _verdict(self, process: asyncio.subprocess.Process, slow: Callable[[], None]) -> Any | None:
+    async def _evaluation(self, process: asyncio.subprocess.Process, slow: Callable[[], None]) -> _Reply | None:
+        """The last reply to a request for an evaluation; None if the judge ended."""
         while True:
-            answer = await self._answer(process)
-            if answer is None or "slow" not in answer:
-                return answer
+            reply = await self._reply(process)
+            if reply is None or "slow" not in reply:
+                return reply
             slow()
 
     @staticmethod
-    async def _answer(process: asyncio.subprocess.Process) -> Any | None:
+    async def _reply(process: asyncio.subprocess.Process) -> _Reply | None:
+        """The next reply; None if the judge ended."""
         assert process.stdout is not None
         try:
             header = await process.stdout.readexactly(wire.LENGTH.size)
-            return wire.unpack(await process.stdout.readexactly(wire.LENGTH.unpack(header)[0]))
+            body = await process.stdout.readexactly(wire.LENGTH.unpack(header)[0])
         except asyncio.IncompleteReadError:
             return None
+        reply: _Reply = wire.unpack(body)
+        return reply
+
+
+def _limit_s(settings: EvaluationSettings) -> float:
+    """Time limit of an evaluation in the judge."""
+    # Trials and timing have a limit each.
+    calls_s = 2 * settings.timeout_s
+    # The last of several builds starts within its limit. On a busy machine it may take four times the limit, and so may
+    # the build of a control after it.
+    builds_s = 9 * settings.build_timeout_s
+    queue_s = _QUEUE_S if settings.timing else 0.0
+    return calls_s + builds_s + queue_s + _GRACE_S

@@ -1,4 +1,4 @@
-"""Whether a device stores and computes what it is told to. Runs in a judge, which may hang: its worker watches."""
+"""Probe of a device: whether it stores and computes correctly. Runs in a judge, because a failed device may hang."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 
 from kernelrl_core.api.evaluators import DeviceLease
-from kernelrl_judge.peer import device_facts
+from kernelrl_judge.device.facts import device_name, no_gpu
 from kernelrl_judge.protocol.failures import lacks_device_memory
 
 __all__ = ["examine", "probe"]
@@ -16,29 +16,29 @@ _PATTERN_WORDS = 1 << 21
 _SIDE = 512
 _LARGEST = 8
 _PROBE_LIMIT_S = 20.0
-_TURN_LIMIT_S = 600.0
+_LEASE_LIMIT_S = 600.0
 
 
 def examine(device: str, expect: Callable[[float], None]) -> str | None:
-    """Probe a device while nobody is timed on it.
+    """Probe a device while no timed work runs on it.
 
     Args:
         device: `cuda` or `cpu`.
-        expect: told in how many seconds from now the next sign of life comes at the latest.
+        expect: gets the number of seconds within which it is called again, or this function returns.
 
     Returns:
-        Why the device is unwell, or None.
+        Why the device failed, or None.
     """
     if device == "cuda" and not torch.cuda.is_available():
-        return device_facts.no_gpu()[0]
+        return no_gpu()[0]
     try:
-        turns = DeviceLease(device_facts.device_name(device), lambda: None)
+        leases = DeviceLease(device_name(device), lambda: None)
     except RuntimeError as error:
         return _text(error)
     # A candidate may have taken all memory: then once more without one.
-    for turn in (turns.shared, turns.alone):
-        expect(_TURN_LIMIT_S)
-        with turn():
+    for lease in (leases.shared, leases.alone):
+        expect(_LEASE_LIMIT_S)
+        with lease():
             expect(_PROBE_LIMIT_S)
             reason = probe(device)
         if reason is None or not lacks_device_memory(reason):
@@ -47,7 +47,7 @@ def examine(device: str, expect: Callable[[float], None]) -> str | None:
 
 
 def probe(device: str) -> str | None:
-    """Why a device does not keep a pattern in its memory or multiplies wrongly, or None; takes milliseconds."""
+    """Why a device does not store a pattern or multiplies incorrectly, or None. Takes milliseconds."""
     generator = torch.Generator().manual_seed(0)
     pattern = torch.randint(-(1 << 31), 1 << 31, (_PATTERN_WORDS,), dtype=torch.int32, generator=generator)
     factors = torch.randint(-_LARGEST, _LARGEST, (2, _SIDE, _SIDE), generator=generator)
@@ -61,7 +61,7 @@ def probe(device: str) -> str | None:
         if device == "cuda":
             torch.cuda.synchronize()
         if not (torch.equal(kept.cpu(), pattern) and torch.equal(inverted.cpu(), torch.bitwise_not(pattern))):
-            return "its memory does not hold what was written to it"
+            return "its memory does not keep written values"
         wrong = int((product.cpu().to(torch.float64) != expected).sum())
     except RuntimeError as error:
         return _text(error)

@@ -1,1 +1,1 @@
-"""The judge's side of a runner: its process, its memory, the dialogue with it, the replay of its recordings."""
+"""The judge's side of a runner: its process, messages, device lease, builds, shared memory and recordings."""

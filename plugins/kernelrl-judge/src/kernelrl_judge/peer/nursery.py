@@ -1,8 +1,8 @@
-"""The nursery: a fork of the judge with torch loaded, from which zygotes are forked.
+"""Nursery and zygotes, seen from the judge: processes with torch loaded, from which runners are forked.
 
-A judge makes it as soon as torch is imported, before it reads anything, so that a judge and all its zygotes import
-torch once. The nursery has none of the judge's descriptors, an environment without the user's secrets, and never sees
-a request. It never touches a GPU either.
+The nursery is a fork of the judge (`kernelrl_judge.runner.nursery`). A judge makes it as soon as torch is imported,
+before it reads anything, so that a judge and all its zygotes import torch once. The nursery has none of the judge's
+descriptors, an environment without the user's secrets, and never sees a request. It never uses a GPU.
 """
 
 from __future__ import annotations
@@ -13,46 +13,46 @@ import glob
 import importlib
 import json
 import os
-import random
 import select
 import shutil
 import signal
 import socket
-import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
 import attrs
 
-from kernelrl_judge.isolation import privileges
-from kernelrl_judge.isolation.forks import MAX_REASON_BYTES, READY, NotForked, ask, name_process, serve
+from kernelrl_judge.protocol.forks import MAX_REASON_BYTES, READY, NotForked, request_fork
 
 __all__ = ["Nursery", "Scratch", "Setting", "Zygote", "ZygoteDied", "ZygoteNotStarted", "Zygotes"]
 
+_NURSERY_PROGRAM = "kernelrl_judge.runner.nursery"
 _START_TIMEOUT_S = 120.0
 _END_S = 5.0
 _SCRATCH_PREFIX = "kernelrl-zygote_"
 _SCRATCH_UNLOCKED_S = 60.0
 _FROM_JUDGE = ("LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "PYTHONPATH")
 _FEW_QUEUES = {"CUDA_DEVICE_MAX_CONNECTIONS": "2"}
-"""Queues of a runner to the GPU. To make and to end a context takes the driver 0.2 s with the usual eight and half of
-that with two, and it makes one at a time: that would limit how many candidates a GPU is given."""
+"""Queues of a runner to the GPU. Creating and destroying a context takes the driver 0.2 s with the usual eight queues
+and half of that with two. It creates one context at a time, which limits the number of candidates per minute."""
 
 
 class ZygoteDied(Exception):
-    """The zygote is gone, with a candidate below it."""
+    """The zygote ended while it had a candidate."""
 
 
 class ZygoteNotStarted(Exception):
-    """There is no zygote yet: no candidate can be the reason."""
+    """A zygote did not start. No candidate is the reason."""
 
 
 class Scratch:
-    """A temporary directory for as long as its process lives: the next one that is made removes those left behind.
+    """A temporary directory of one process.
 
-    A judge that is killed cannot clean up. Who uses a directory holds a lock on it, which ends with the process.
+    A judge that is killed cannot remove its directory. So each directory is locked by its process, and making a new
+    one removes those without a lock.
     """
 
     def __init__(self) -> None:
@@ -70,7 +70,7 @@ class Scratch:
     def _sweep() -> None:
         for path in glob.glob(os.path.join(tempfile.gettempdir(), f"{_SCRATCH_PREFIX}*")):
             with contextlib.suppress(OSError):
-                # One that was made just now may not be locked yet.
+                # A new directory may not be locked yet.
                 if time.time() - os.stat(path).st_mtime < _SCRATCH_UNLOCKED_S:
                     continue
                 handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -87,83 +87,67 @@ class Nursery:
     def __init__(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         if os.fork() == 0:
-            # Its descriptor is closed below, and another may have its number later.
+            # The nursery closes this descriptor, and another file may get its number later.
             ours.detach()
-            _be_nursery(theirs)
+            _start_nursery(theirs)
         theirs.close()
         self._channel = ours
 
     def zygote(self, order: Mapping[str, Any], channel: socket.socket) -> int:
-        """Have a zygote forked; returns a process descriptor for it.
+        """Fork a zygote; returns a process descriptor for it.
 
         Args:
-            order: arguments of `zygote.main`.
+            order: arguments of `kernelrl_judge.runner.zygote.main`.
             channel: its end of the socket to this judge.
 
         Raises:
             ZygoteNotStarted: the nursery has ended, or cannot fork.
         """
         try:
-            return ask(self._channel, json.dumps(order).encode(), [channel.fileno()])[1]
+            return request_fork(self._channel, json.dumps(order).encode(), [channel.fileno()])[1]
         except (OSError, NotForked) as error:
             raise ZygoteNotStarted(f"the nursery forks no zygote: {error}") from None
 
 
-def _be_nursery(judge: socket.socket) -> NoReturn:
-    privileges.die_with_parent()
-    name_process("kernelrl_judge.peer.nursery")
-    _draw_other_numbers()
-    null = os.open(os.devnull, os.O_RDWR)
-    for descriptor in (0, 1):
-        os.dup2(null, descriptor)
-    privileges.close_others({judge.fileno()})
-    # For the zygotes; the judge does without.
-    from kernelrl_judge.runner import zygote
-
-    def begin(order: bytes, descriptors: list[int]) -> NoReturn:
-        zygote.main(socket.socket(fileno=descriptors[0]), **json.loads(order))
-
+def _start_nursery(judge: socket.socket) -> NoReturn:
+    """Become the nursery, in a fork of the judge. Never returns, also where the nursery cannot be imported."""
     try:
-        serve(judge, begin)
+        # Started by name, like a program: the judge imports no code that executes candidates.
+        importlib.import_module(_NURSERY_PROGRAM).main(judge)
+    except BaseException:
+        traceback.print_exc()
     finally:
-        os._exit(0)
-
-
-def _draw_other_numbers() -> None:
-    """Begin the generators anew that a fork has in common with its judge: a task may draw its inputs from them."""
-    random.seed()
-    if "numpy.random" in sys.modules:
-        sys.modules["numpy.random"].seed()
+        os._exit(1)
 
 
 class Zygote:
-    """A process with torch and a backend's modules loaded, from which runners are forked. It starts on its own."""
+    """A process with torch and a backend's modules loaded, from which runners are forked. It starts on its own.
+
+    Raises:
+        ZygoteNotStarted: the nursery cannot fork it.
+    """
 
     def __init__(self, nursery: Nursery, target: str, mode: str, environment: Mapping[str, str]) -> None:
-        """
-        Raises:
-            ZygoteNotStarted: there is no process.
-        """
         self._target = target
-        # It ends with its socket, and all that it has forked ends with it.
+        # The zygote ends when the nursery does.
         self._nursery = nursery
         self._scratch = Scratch()
-        # Nothing of the user's environment: a candidate can read the one of its zygote.
+        # Nothing of the user's environment: a candidate can read the environment of its zygote.
         clean = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
         clean |= {name: os.environ[name] for name in _FROM_JUDGE if name in os.environ}
-        # What it is to hide has to be there.
+        # The zygote hides the cache directory, which has to exist for that.
         from kernelrl_core.api.config import cache_directory
 
         clean["KERNELRL_CACHE_DIR"] = os.path.abspath(cache_directory())
         with contextlib.suppress(OSError):
             os.makedirs(clean["KERNELRL_CACHE_DIR"], exist_ok=True)
-        theirs_too = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", **environment}
+        for_runners = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", **environment}
         order = {
             "target": target,
             "mode": mode,
             "scratch": self._scratch.path,
-            "environment": theirs_too,
-            "surroundings": {**clean, "HOME": self._scratch.path, "TMPDIR": self._scratch.path, **theirs_too},
+            "environment": for_runners,
+            "surroundings": {**clean, "HOME": self._scratch.path, "TMPDIR": self._scratch.path, **for_runners},
         }
         self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._channel.settimeout(_START_TIMEOUT_S)
@@ -177,31 +161,33 @@ class Zygote:
 
     @property
     def alive(self) -> bool:
+        """Whether the process has started and not ended."""
         return self._handle >= 0 and not select.select([self._handle], [], [], 0)[0]
 
     def fork(self, settings: Mapping[str, Any], descriptors: list[int]) -> tuple[int, int]:
         """Process id of a new supervisor, and a process descriptor for it. Waits until the zygote has started.
 
         Raises:
-            ZygoteNotStarted: it has not.
-            ZygoteDied: it has ended since.
-            NotForked: the machine has no room for a process.
+            ZygoteNotStarted: it did not start.
+            ZygoteDied: it has ended since its start.
+            NotForked: the machine has too little memory, or too many processes.
         """
         if not self._ready:
-            answer = b""
+            message = b""
             with contextlib.suppress(OSError):
-                answer = self._channel.recv(4 * MAX_REASON_BYTES)
-            self._ready = answer == READY
+                message = self._channel.recv(4 * MAX_REASON_BYTES)
+            self._ready = message == READY
             if not self._ready:
                 self.close()
-                reason = answer.decode(errors="replace") or "it ended"
+                reason = message.decode(errors="replace") or "it ended"
                 raise ZygoteNotStarted(f"the zygote for {self._target} did not start: {reason}")
         try:
-            return ask(self._channel, json.dumps(settings).encode(), descriptors)
+            return request_fork(self._channel, json.dumps(settings).encode(), descriptors)
         except OSError:
             raise ZygoteDied("the zygote ended") from None
 
     def close(self) -> None:
+        """End the process and all its forks."""
         if self._channel.fileno() < 0:
             return
         self._channel.close()
@@ -216,7 +202,7 @@ class Zygote:
 
 @attrs.frozen
 class Setting:
-    """How candidates of a backend are executed here."""
+    """How this machine executes candidates of a backend."""
 
     target: str
     """`module:attribute` of the backend's `BackendRunner`."""
@@ -224,7 +210,7 @@ class Setting:
     """That `BackendRunner`."""
     mode: str
     environment: Mapping[str, str]
-    """Variables of the environment of its runners."""
+    """Environment variables of its runners."""
 
     @property
     def device(self) -> str:
@@ -233,7 +219,7 @@ class Setting:
 
 
 class Zygotes:
-    """The zygotes of a judge, by backend, mode and environment, and the backends."""
+    """The zygotes of a judge, one for each backend, mode and environment."""
 
     def __init__(self, nursery: Nursery) -> None:
         self._nursery = nursery
@@ -241,7 +227,8 @@ class Zygotes:
         self._zygotes: dict[tuple[str, ...], Zygote] = {}
 
     def setting(self, target: str, options: Mapping[str, Any], has_gpu: bool) -> Setting:
-        """
+        """How candidates of a backend are executed.
+
         Args:
             target: `module:attribute` of the backend's `BackendRunner`.
             options: of the backend.
@@ -255,7 +242,11 @@ class Zygotes:
         return Setting(target, backend, mode, {**_FEW_QUEUES, **environment} if mode == "gpu" else environment)
 
     def zygote(self, setting: Setting) -> Zygote:
-        """A zygote that lives, or starts; raises like `Zygote`."""
+        """A zygote that is alive or starts.
+
+        Raises:
+            ZygoteNotStarted: the nursery cannot fork it.
+        """
         key = (setting.target, setting.mode, json.dumps(dict(setting.environment), sort_keys=True))
         found = self._zygotes.get(key)
         if found is None or not found.alive:
@@ -265,12 +256,13 @@ class Zygotes:
         return found
 
     def expect(self, target: str, options: Mapping[str, Any]) -> None:
-        """Have the zygote for a request start. Errors come with the request."""
+        """Start the zygote for a request in advance. Errors are raised when the request is evaluated."""
         import torch
 
         with contextlib.suppress(Exception):
             self.zygote(self.setting(target, options, torch.cuda.is_available()))
 
     def close(self) -> None:
+        """End all zygotes."""
         for found in self._zygotes.values():
             found.close()

@@ -1,4 +1,4 @@
-"""One candidate's runner, seen from the judge: started by a zygote, spoken to, and killed with all it has started."""
+"""The process of one candidate, seen from the judge: forked from a zygote, killed with everything it has started."""
 
 from __future__ import annotations
 
@@ -12,37 +12,56 @@ import socket
 import time
 from collections.abc import Callable, Sequence
 
-from kernelrl_judge.isolation.forks import NotForked
-from kernelrl_judge.isolation.freezing import ran_s, suspended
+from kernelrl_judge.peer.cancellation import Cancelled, CancelWatch
 from kernelrl_judge.peer.memory import FileExchange
 from kernelrl_judge.peer.nursery import Zygote, ZygoteDied
 from kernelrl_judge.protocol import frames
 from kernelrl_judge.protocol.device_memory import DeviceMemoryError
 from kernelrl_judge.protocol.failures import NO_DEVICE_MEMORY
+from kernelrl_judge.protocol.forks import NotForked
 from kernelrl_judge.protocol.frames import Frame, FrameKind
+from kernelrl_sandbox.freezing import ran_s, suspended
 
-__all__ = ["KEPT_OUTPUT_BYTES", "Cancelled", "DeadlinePassed", "Runner", "RunnerEnded"]
+__all__ = ["KEPT_OUTPUT_BYTES", "DeadlinePassed", "RunnerEnded", "RunnerProcess"]
 
 KEPT_OUTPUT_BYTES = 16_384
-"""Of what a candidate prints: of its beginning and of its end."""
-_SLOW_NICE = 5
-"""A quarter of the time of a processor for which another candidate asks as well."""
+"""Kept of a candidate's printed output: as much of its beginning as of its end."""
+_BACKGROUND_NICE = 5
+"""Added to the niceness of a slow candidate: a quarter of a CPU core that another candidate needs as well."""
+_STATUS_WITHIN_S = 2.0
+"""Time in which the supervisor of a runner that has ended reports how."""
 
 
 class RunnerEnded(Exception):
-    """The runner's process ended without saying why; the text is how, such as `signal 11`."""
+    """The runner's process ended without a failure message.
+
+    Args:
+        how: as the supervisor reports it, such as `signal 11` or `exit 1`.
+    """
+
+    def __init__(self, how: str) -> None:
+        super().__init__(how)
+        self.how = how
+
+    @property
+    def was_killed(self) -> bool:
+        """Whether SIGKILL ended it, as the system does where memory runs out."""
+        return self.how == f"signal {int(signal.SIGKILL)}"
 
 
 class DeadlinePassed(Exception):
-    """The candidate's time is over."""
+    """The candidate's time limit has passed."""
 
 
-class Cancelled(Exception):
-    """Nobody waits for this evaluation any more."""
+class RunnerProcess:
+    """A running candidate. Use as a context manager: on exit the runner and everything it started are killed.
 
-
-class Runner:
-    """A runner under way. Use as a context manager; leaving it kills the runner and everything it started."""
+    Args:
+        limit_s: wall-clock time from now to `deadline`.
+        patience_s: time that one reply may take before the candidate counts as slow (`receive`).
+        end_s: time that the end of the process is waited for.
+        cancel_watch: noticed while waiting for a frame.
+    """
 
     def __init__(
         self,
@@ -52,33 +71,21 @@ class Runner:
         limit_s: float,
         patience_s: float,
         end_s: float,
-        slow: Callable[[], float | None],
-        cancelled: Callable[[], bool],
-        watch: int,
+        cancel_watch: CancelWatch,
     ) -> None:
-        """
-        Args:
-            limit_s: wall-clock time from now to `deadline`.
-            patience_s: how long one answer may take before `slow` is called, which returns in how many seconds it is
-                to be called again, if at all.
-            end_s: how long its end is waited for.
-            cancelled: whether nobody waits any more; asked when the descriptor `watch` is readable.
-        """
         self._zygote = zygote
         self._patience_s = patience_s
         self._end_s = end_s
-        self._slow = slow
         self.deadline = time.monotonic() + limit_s
-        """On the clock `time.monotonic`; whoever grants more time moves it."""
-        self._cancelled = cancelled
-        self._watch = watch
-        self._head, self._tail, self._printed = b"", b"", 0
+        """On the clock `time.monotonic`. Time that is not the candidate's own is added to it."""
+        self._cancel_watch = cancel_watch
+        self._head, self._tail, self._n_printed = b"", b"", 0
         self._log_open = True
         self.files = FileExchange()
         self._has_started = False
-        self.heard_at = 0.0
-        """When the last frame had come, by the clock `time.perf_counter`."""
-        # The runner's descriptor cannot write: the judge's own file of inputs stays as the judge made it.
+        self.received_at = 0.0
+        """Arrival of the last frame, on the clock `time.perf_counter`."""
+        # The runner gets a read-only descriptor: it cannot change the judge's file of inputs.
         readable = os.open(f"/proc/self/fd/{self.files.inputs}", os.O_RDONLY | os.O_CLOEXEC)
         self._log, log = os.pipe()
         self._status, status = os.pipe()
@@ -87,8 +94,8 @@ class Runner:
         with contextlib.suppress(OSError):
             fcntl.fcntl(self._log, fcntl.F_SETPIPE_SZ, 1 << 20)
         self._stream, theirs = socket.socketpair()
-        # The limit of processor time is for what escapes the clock; windows and threads may use more than one second a
-        # second.
+        # The limit of CPU time is for processes that escape the clock. Windows and threads may use more than one second
+        # of CPU time per second.
         limits = {"memory_mib": memory_mib, "cpu_s": int(limit_s * 4) + 60}
         try:
             self._pid, self._handle = zygote.fork(limits, [theirs.fileno(), readable, self.files.outputs, log, status])
@@ -101,20 +108,20 @@ class Runner:
             for descriptor in (readable, log, status):
                 os.close(descriptor)
 
-    def __enter__(self) -> Runner:
+    def __enter__(self) -> RunnerProcess:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.end()
-        self._drain()
+        self._drain_log()
         self._close()
 
     def end(self) -> None:
-        """Kill the candidate and everything it started, and wait until what they held is free."""
+        """Kill the candidate and everything it started, and wait until their resources are free."""
         for number in (signal.SIGTERM, signal.SIGKILL):
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._handle, number)
-            # The supervisor ends after all others. When it is killed instead, they end some time later.
+            # The supervisor ends after all others. If it has to be killed, they end some time later.
             if select.select([self._handle], [], [], self._end_s)[0]:
                 return
 
@@ -127,102 +134,112 @@ class Runner:
 
     @property
     def printed(self) -> str:
-        """What the candidate wrote to its standard output and error: beginning and end."""
-        left_out = self._printed - len(self._head) - len(self._tail)
-        gap = f"\n… {left_out} bytes left out …\n".encode() if left_out else b""
+        """Standard output and error of the candidate: beginning and end."""
+        n_missing = self._n_printed - len(self._head) - len(self._tail)
+        gap = f"\n… {n_missing} bytes omitted …\n".encode() if n_missing else b""
         return (self._head + gap + self._tail).decode("utf-8", "replace")
 
     def send(self, kind: FrameKind, body: bytes = b"", descriptors: Sequence[int] = ()) -> None:
+        """Send a frame.
+
+        Raises:
+            RunnerEnded: the runner has ended.
+        """
         try:
             frames.send(self._stream, kind, body, descriptors)
         except OSError:
             raise RunnerEnded(self._ending()) from None
 
-    def receive(self, *, spin: bool = False) -> Frame:
+    def receive(self, on_slow: Callable[[], float | None], *, spin: bool = False) -> Frame:
         """The next frame.
 
         Args:
-            spin: keep the processor busy while waiting. Waking this process up would take tens to hundreds of
-                microseconds, which a clock that is read afterwards would show.
+            on_slow: called when the frame takes longer than `patience_s`; returns in how many seconds it is to be
+                called again, or None for never.
+            spin: keep a CPU core busy while waiting. To wake this process would take tens to hundreds of microseconds,
+                which a clock that is read afterwards would show.
 
         Raises:
-            DeadlinePassed, Cancelled, RunnerEnded, ZygoteDied, NotForked: there will be none.
-            protocol.ProtocolError: what came is no frame, or not the runner's.
+            DeadlinePassed, Cancelled, RunnerEnded, ZygoteDied, NotForked, DeviceMemoryError: no frame will come.
+            protocol.ProtocolError: the bytes are no frame of a runner.
         """
-        patient_until = time.monotonic() + self._patience_s
-        while True:
-            now = time.monotonic()
-            left = self.deadline - now
-            if left <= 0:
-                raise DeadlinePassed
-            if now < patient_until:
-                left = min(left, patient_until - now)
-            else:
-                again_s = self._slow()
-                patient_until = math.inf if again_s is None else time.monotonic() + again_s
-                continue
-            watched = [self._stream, self._watch, self._status, *([self._log] if self._log_open else [])]
-            ready, _, _ = select.select(watched, [], [], 0 if spin else left)
-            if not ready:
-                continue
-            if self._watch in ready and self._cancelled():
-                raise Cancelled
-            if self._log in ready:
-                self._drain(once=True)
-            if self._stream in ready:
-                break
-            if self._status in ready:
-                # The candidate is gone, and something that it started keeps the stream open.
-                raise self._ended()
-        # A frame that has begun must end in time as well.
+        self._wait_for_frame(on_slow, spin=spin)
+        # A frame that has started must end in time as well.
         self._stream.settimeout(max(0.05, self.deadline - time.monotonic()))
         try:
             frame = frames.receive(self._stream)
         except TimeoutError:
             raise DeadlinePassed from None
-        self.heard_at = time.perf_counter()
+        self.received_at = time.perf_counter()
         if frame is None:
             if not self._zygote.alive:
                 raise ZygoteDied("the zygote ended under a candidate")
-            raise self._ended()
+            raise self._end_reason()
         self._has_started = True
         return frame
 
+    def _wait_for_frame(self, on_slow: Callable[[], float | None], *, spin: bool) -> None:
+        """Wait until the stream is readable or closed; reads the log meanwhile."""
+        slow_at = time.monotonic() + self._patience_s
+        while True:
+            now = time.monotonic()
+            left_s = self.deadline - now
+            if left_s <= 0:
+                raise DeadlinePassed
+            if now >= slow_at:
+                again_s = on_slow()
+                slow_at = math.inf if again_s is None else time.monotonic() + again_s
+                continue
+            watched: list[socket.socket | int] = [self._stream, self._cancel_watch.descriptor, self._status]
+            if self._log_open:
+                watched.append(self._log)
+            timeout_s = 0 if spin else min(left_s, slow_at - now)
+            readable, _, _ = select.select(watched, [], [], timeout_s)
+            if self._cancel_watch.descriptor in readable and self._cancel_watch.is_cancelled():
+                raise Cancelled
+            if self._log in readable:
+                self._drain_log(once=True)
+            if self._stream in readable:
+                return
+            if self._status in readable:
+                # The candidate has ended, and a process that it started keeps the stream open.
+                raise self._end_reason()
+
     def suspended(self) -> contextlib.AbstractContextManager[None]:
-        """Stop the candidate and everything it started, for a while."""
+        """Stop the candidate and everything it started, inside the `with` block."""
         return suspended(self._pid)
 
     def ran_s(self) -> dict[int, float]:
-        """Processor time of the candidate and everything it started; see `freezing.ran_s`."""
+        """CPU time of the candidate and everything it started, by process id; see `freezing.ran_s`."""
         return ran_s(self._pid)
 
-    def step_back(self) -> None:
-        """Let others go first on the processor: what hangs must not take the time of those who do not."""
-        nice = min(19, os.getpriority(os.PRIO_PROCESS, 0) + _SLOW_NICE)
+    def run_in_background(self) -> None:
+        """Lower the priority of the candidate on the CPU, so that one that hangs does not slow others down."""
+        nice = min(19, os.getpriority(os.PRIO_PROCESS, 0) + _BACKGROUND_NICE)
         with contextlib.suppress(OSError):
             with open(f"/proc/{self._pid}/task/{self._pid}/children") as file:
                 children = file.read().split()
             for child in children:
                 os.setpriority(os.PRIO_PGRP, int(child), nice)
-                # Where sessions share the processor fairly, priorities count within each alone.
+                # Where sessions share the CPU fairly, priorities count within each session alone.
                 with open(f"/proc/{child}/autogroup", "w") as file:
-                    file.write(str(_SLOW_NICE))
+                    file.write(str(_BACKGROUND_NICE))
 
-    def _ended(self) -> Exception:
-        if not self._has_started:
-            # No line of a candidate has run: the machine had no room for a process, say.
-            ending = self._ending()
-            if ending == f"exit {NO_DEVICE_MEMORY}":
-                return DeviceMemoryError("out of memory: the device has no room for a runner")
-            return NotForked(f"a runner ended before it was given a candidate: {ending}")
-        return RunnerEnded(self._ending())
+    def _end_reason(self) -> Exception:
+        ending = self._ending()
+        if self._has_started:
+            return RunnerEnded(ending)
+        # No line of a candidate was executed. The machine may lack memory for a process, for example.
+        if ending == f"exit {NO_DEVICE_MEMORY}":
+            return DeviceMemoryError("out of memory: the device has too little memory for a runner")
+        return NotForked(f"a runner ended before it received a candidate: {ending}")
 
     def _ending(self) -> str:
-        if select.select([self._status], [], [], 2.0)[0]:
+        if select.select([self._status], [], [], _STATUS_WITHIN_S)[0]:
             return os.read(self._status, 64).decode("ascii", "replace") or "killed"
         return "silence"
 
-    def _drain(self, *, once: bool = False) -> None:
+    def _drain_log(self, *, once: bool = False) -> None:
         for _ in range(1 if once else 64):
             try:
                 part = os.read(self._log, 1 << 20)
@@ -231,7 +248,8 @@ class Runner:
             if not part:
                 self._log_open = False
                 return
-            self._printed += len(part)
-            room = KEPT_OUTPUT_BYTES - len(self._head)
-            self._head += part[:room]
-            self._tail = (self._tail + part[room:])[-KEPT_OUTPUT_BYTES:] if len(part) > room else self._tail
+            self._n_printed += len(part)
+            n_head = KEPT_OUTPUT_BYTES - len(self._head)
+            self._head += part[:n_head]
+            if len(part) > n_head:
+                self._tail = (self._tail + part[n_head:])[-KEPT_OUTPUT_BYTES:]

@@ -1,1 +1,1 @@
-"""Checks of one candidate: its outputs, effects, own kernels, and harder inputs."""
+"""Correctness of one candidate: trials, harder inputs, effects on inputs and state, own kernels."""

@@ -1,4 +1,4 @@
-"""Results cached by the address or the object of an input."""
+"""Probe `addresses`: results cached by the address or the object of an input."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import attrs
 from kernelrl_judge.probes.probe import DirectCall, Probe
 from kernelrl_judge.protocol.call import Call
 
-__all__ = ["Addresses"]
+__all__ = ["AddressesProbe"]
 
 
-class Addresses(Probe):
-    """Every second call finds new values at the addresses of the call before; the others find new addresses."""
+class AddressesProbe(Probe):
+    """Every second call has new values at the addresses of the previous call; the others have new addresses."""
 
     name = "addresses"
 

@@ -1,4 +1,4 @@
-"""Inputs that a call changes, against those that the reference changes."""
+"""Probe `inputs`: inputs after a call, compared with those that the reference leaves."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import attrs
 import torch
 
 from kernelrl_core.api.evaluators import Mismatch
-from kernelrl_judge.probes.probe import After, DirectCall, Probe
+from kernelrl_judge.probes.probe import CallEffects, DirectCall, Probe
 from kernelrl_judge.protocol.call import Call
 from kernelrl_judge.protocol.trees import leaves
-from kernelrl_judge.task.comparing import Tolerance, compare_bytes, compare_values
+from kernelrl_judge.task.comparison import Tolerance, compare_bytes, compare_values
 from kernelrl_judge.task.reference import Trial
 
-__all__ = ["Inputs", "wrong_inputs"]
+__all__ = ["InputsProbe", "inputs_mismatch"]
 
 
-class Inputs(Probe):
+class InputsProbe(Probe):
     """Inputs are read back after the call.
 
     Args:
-        limit: for those that the reference changes.
+        limit: tolerance for inputs that the reference changes.
     """
 
     name = "inputs"
@@ -33,18 +33,19 @@ class Inputs(Probe):
     def order(self, order: Call, call: DirectCall) -> Call:
         return attrs.evolve(order, returns_inputs=call.compares_inputs and call.fits)
 
-    def judge(self, call: DirectCall, after: After) -> Mismatch | None:
-        if after.inputs is None:
+    def compare(self, call: DirectCall, effects: CallEffects) -> Mismatch | None:
+        if effects.inputs is None:
             return None
-        return wrong_inputs(call.trial, after.inputs, call.reference.facts["returned_inputs"], self._limit)
+        return inputs_mismatch(call.trial, effects.inputs, call.reference.facts.returned_inputs or (), self._limit)
 
 
-def wrong_inputs(trial: Trial, after: Any, returned: Collection[int], limit: Tolerance) -> Mismatch | None:
-    """How inputs after a call, whose description is that of those before it, are not what the reference leaves.
+def inputs_mismatch(trial: Trial, after: Any, returned: Collection[int], limit: Tolerance) -> Mismatch | None:
+    """Difference between inputs after a call and those that the reference leaves.
 
-    An input that the reference works on in place and returns may stay as it was: its new values are in the output.
+    An input that the reference changes in place and returns may stay as it was: its new values are in the output.
 
     Args:
+        after: inputs after the call, with the structure, shapes and dtypes of those before it.
         returned: numbers of the inputs that the reference returns.
     """
     if trial.inputs_after is None:
@@ -55,11 +56,11 @@ def wrong_inputs(trial: Trial, after: Any, returned: Collection[int], limit: Tol
         if not isinstance(sent, torch.Tensor):
             continue
         number += 1
-        same = compare_bytes(sent, got) is None
+        is_unchanged = compare_bytes(sent, got) is None
         if compare_bytes(sent, want) is None:
-            if not same:
+            if not is_unchanged:
                 return Mismatch("inputs", path)
-        elif not (same and number in returned):
+        elif not (is_unchanged and number in returned):
             wrong = compare_values(want, got, limit)
             if wrong is not None:
                 return Mismatch("effects", f"input {path}", max_abs=wrong.max_abs, wrong_share=wrong.wrong_share)

@@ -1,4 +1,4 @@
-"""Races between threads of the CPU, and between programs of Triton's interpreter."""
+"""Probe `order`: races between threads of the CPU, and between programs of Triton's interpreter."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import attrs
 from kernelrl_judge.probes.probe import DirectCall, Probe
 from kernelrl_judge.protocol.call import Call
 
-__all__ = ["Order"]
+__all__ = ["OrderProbe"]
 
 
-class Order(Probe):
+class OrderProbe(Probe):
     """The last call has more threads, or programs in random order."""
 
     name = "order"

@@ -1,4 +1,4 @@
-"""Parameters that a kernel ignores or copies from the constructor."""
+"""Probe `parameters`: parameters that a kernel ignores or copies from the constructor."""
 
 from __future__ import annotations
 
@@ -6,34 +6,34 @@ from collections.abc import Callable
 
 from kernelrl_core.api.evaluators import EvaluationSettings
 from kernelrl_judge.protocol.trees import leaves_bytes
-from kernelrl_judge.task.parameters import Matched, drawn_parameters
+from kernelrl_judge.task.drawn_parameters import drawn_parameters
+from kernelrl_judge.task.parameter_match import ParameterMatch
 from kernelrl_judge.task.reference import Reference
 
-__all__ = ["Parameters"]
+__all__ = ["ParametersProbe"]
 
 _MAX_STATE_BYTES = 1 << 30
 
 
-class Parameters:
+class ParametersProbe:
     """The first trial has drawn parameters.
 
     Args:
-        construct: has the candidate construct its model with the parameters of a reference; returns how these were
-            found.
+        construct: has the candidate construct its model with the parameters of a reference.
     """
 
     name = "parameters"
 
-    def __init__(self, settings: EvaluationSettings, construct: Callable[[Reference], Matched]) -> None:
+    def __init__(self, settings: EvaluationSettings, construct: Callable[[Reference], ParameterMatch]) -> None:
         self._construct = construct
         self._is_on = settings.profile == "strict" and self.name in settings.probes and settings.trials > 1
 
-    def constructed(self, reference: Reference, index: int) -> Reference:
-        """Have the candidate construct its model for a trial, where it has not yet; returns the reference with the
-        parameters that it has."""
+    def construct_for(self, reference: Reference, index: int) -> Reference:
+        """Construct the candidate for a trial, if its parameters change; returns the reference with the same
+        parameters."""
         draws = self._is_on and 0 < leaves_bytes(reference.state) < _MAX_STATE_BYTES
         if draws and index == 0:
-            # Parameters of other names are found by the values of the constructor, so these come first.
+            # Parameters with other names are matched by the values of the constructor, so these come first.
             used = drawn_parameters(reference, self._construct(reference.with_other_parameters()))
             self._construct(used)
             return used

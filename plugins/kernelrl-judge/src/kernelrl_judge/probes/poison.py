@@ -1,4 +1,4 @@
-"""Outputs that a kernel allocates and does not write."""
+"""Probe `poison`: outputs that a kernel allocates and does not write."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from kernelrl_judge.probes.probe import DirectCall, Probe
 from kernelrl_judge.protocol.call import Call
 from kernelrl_judge.protocol.trees import tensors
 
-__all__ = ["Poison"]
+__all__ = ["PoisonProbe"]
 
-_BYTES = {"cuda": (0xFF, 0x7B), "cpu": (0xFE, 0x7B)}
-"""NaN in every floating-point type, or a large negative number; and a large number."""
+_POISON_BYTES = {"cuda": (0xFF, 0x7B), "cpu": (0xFE, 0x7B)}
+"""First NaN in every floating-point type (on the CPU a large negative number), then a large number."""
 
 
-class Poison(Probe):
-    """Free memory holds one pattern, then another."""
+class PoisonProbe(Probe):
+    """Free memory is filled with one pattern, in the next call with another."""
 
     name = "poison"
 
     def order(self, order: Call, call: DirectCall) -> Call:
         sizes = [tensor.numel() * tensor.element_size() for tensor in tensors(call.trial.expected)]
-        return attrs.evolve(order, poison=_BYTES[call.device][call.index % 2], poisoned_bytes=sizes)
+        return attrs.evolve(order, poison=_POISON_BYTES[call.device][call.index % 2], poisoned_bytes=sizes)

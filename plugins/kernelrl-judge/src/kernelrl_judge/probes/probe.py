@@ -1,7 +1,7 @@
-"""What a probe of direct calls is: what a call does beside computing, and what is judged of it.
+"""Probes of direct calls: each changes a call, or compares what the call left.
 
-Each is a class in a module of its own: `addresses`, `inputs`, `operators`, `order`, `poison`, `state`. The probes with
-calls of their own are in `parameters`, `stress` and `no_op`.
+Each probe has a module of its own: `addresses`, `inputs`, `operators`, `order`, `poison`, `state`. The probes with
+calls of their own are `parameters`, `stress` and `no_op` (a runner whose kernels are off, `kernelrl_judge.judge.plan`).
 """
 
 from __future__ import annotations
@@ -15,66 +15,52 @@ from kernelrl_core.api.evaluators import Finding, Mismatch
 from kernelrl_judge.protocol.call import Call
 from kernelrl_judge.task.reference import Reference, Trial
 
-__all__ = ["After", "DirectCall", "Found", "Probe"]
+__all__ = ["CallEffects", "DirectCall", "Probe"]
 
 
 @attrs.frozen
 class DirectCall:
-    """A call, as a probe sees it."""
+    """A direct call, as a probe sees it."""
 
     reference: Reference
-    """With the parameters that the candidate has."""
+    """The reference with the candidate's parameters."""
     trial: Trial
     device: str
     fits: bool
     """Whether its inputs may stay in memory beside those of the next call."""
     index: int = 0
-    """Of the trial."""
+    """Index of the trial."""
     is_trial: bool = False
-    """Otherwise it has harder inputs, and its outputs alone are compared."""
+    """False: a call on harder inputs, of which the outputs alone are compared."""
     is_last: bool = True
     compares_inputs: bool = False
-    counts: bool = True
-    """Whether it shows who computes: the first call of a model may prepare what later ones use."""
+    counts_operators: bool = True
+    """False: the first call of a model, which may prepare weights for later calls."""
 
 
 @attrs.frozen
-class After:
-    """What a call did beside returning outputs."""
+class CallEffects:
+    """Effects of a call besides its outputs."""
 
     inputs: Any = None
-    """None where they were not returned."""
+    """Inputs after the call; None where they were not read back."""
     state: dict[str, torch.Tensor] = attrs.field(factory=dict)
     operators: Any = None
-    """As the runner listed them; None where they were not listed."""
-
-
-@attrs.frozen
-class Found:
-    """What the trials gave."""
-
-    passed: int
-    wrong: Mismatch | None = None
-    """The first trial's that failed."""
-    other_parameters: bool = False
-    """Whether that trial had parameters of its own."""
-    finding: Finding | None = None
-    final: bool = False
-    """Whether further trials would tell nothing more."""
+    """List of the runner; None where operators were not listed."""
 
 
 class Probe:
     """One probe. An object serves one candidate."""
 
     name: ClassVar[str]
-    """In `evaluation.probes`."""
+    """Name in `evaluation.probes`."""
     findings: tuple[Finding, ...] = ()
-    """Suspicions that are no verdict."""
+    """Findings that do not end the evaluation."""
 
     def order(self, order: Call, call: DirectCall) -> Call:
-        """The call with what this probe needs."""
+        """The call with the changes of this probe."""
         return order
 
-    def judge(self, call: DirectCall, after: After) -> Mismatch | None:
-        """What is wrong after a call whose outputs are right."""
+    def compare(self, call: DirectCall, effects: CallEffects) -> Mismatch | None:
+        """Mismatch after a call whose outputs are right; None if there is none."""
         return None

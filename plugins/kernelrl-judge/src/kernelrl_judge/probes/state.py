@@ -1,4 +1,4 @@
-"""Compares inputs and state after a call with those that the reference leaves."""
+"""Probe `state`: parameters and buffers after a call, compared with those that the reference leaves."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import attrs
 import torch
 
 from kernelrl_core.api.evaluators import Finding, Mismatch
-from kernelrl_judge.probes.probe import After, DirectCall, Probe
+from kernelrl_judge.findings import finding
+from kernelrl_judge.probes.probe import CallEffects, DirectCall, Probe
 from kernelrl_judge.protocol.call import Call
-from kernelrl_judge.protocol.findings import finding
-from kernelrl_judge.task.comparing import Tolerance, compare_bytes, compare_values
+from kernelrl_judge.task.comparison import Tolerance, compare_bytes, compare_values
 from kernelrl_judge.task.reference import Reference, Trial
 
-__all__ = ["State", "lacking_state", "wrong_state"]
+__all__ = ["StateProbe", "missing_state", "state_mismatch"]
 
 
-class State(Probe):
-    """The state that the reference changes is read back after a trial; in every evaluation.
+class StateProbe(Probe):
+    """The state that the reference changes is read back after every trial, in every evaluation.
 
     Args:
-        limit: for its values.
+        limit: tolerance for its values.
     """
 
     name = "state"
@@ -37,16 +37,16 @@ class State(Probe):
         }
         return attrs.evolve(order, returned_state=described)
 
-    def judge(self, call: DirectCall, after: After) -> Mismatch | None:
+    def compare(self, call: DirectCall, effects: CallEffects) -> Mismatch | None:
         if not call.is_trial:
             return None
         if not self.findings:
-            self.findings = lacking_state(call.reference, call.trial.state_after, after.state)
-        return wrong_state(call.trial, after.state, self._limit)
+            self.findings = missing_state(call.reference, call.trial.state_after, effects.state)
+        return state_mismatch(call.trial, effects.state, self._limit)
 
 
-def wrong_state(trial: Trial, after: Mapping[str, torch.Tensor], limit: Tolerance) -> Mismatch | None:
-    """How the state after a call is not what the reference leaves, among what is in both."""
+def state_mismatch(trial: Trial, after: Mapping[str, torch.Tensor], limit: Tolerance) -> Mismatch | None:
+    """Difference between the state after a call and that of the reference, among tensors that both have."""
     for name, want in trial.state_after.items():
         wrong = compare_values(want, after[name], limit) if name in after else None
         if wrong is not None:
@@ -54,19 +54,22 @@ def wrong_state(trial: Trial, after: Mapping[str, torch.Tensor], limit: Toleranc
     return None
 
 
-def lacking_state(
+def missing_state(
     reference: Reference, left: Mapping[str, torch.Tensor], after: Mapping[str, Any]
 ) -> tuple[Finding, ...]:
-    """What is to be said of a kernel that has nothing where a call of the reference left something new in its state.
+    """A finding for a kernel without a tensor for state that calls of the reference change.
 
-    A buffer that is neither saved nor read by later calls may be scratch memory, which nobody else needs.
+    A buffer that is neither saved nor read by later calls may be scratch memory and does not count.
+
+    Args:
+        left: state that the reference leaves.
+        after: state that the candidate has.
     """
     before = reference.constructed
-    lacking = [
-        name for name in sorted(left.keys() - after.keys()) if compare_bytes(left[name], before[name]) is not None
-    ]
-    lacking = [name for name in lacking if name in reference.state or reference.reads(name)]
-    if not lacking:
+    absent = sorted(left.keys() - after.keys())
+    changed = [name for name in absent if compare_bytes(left[name], before[name]) is not None]
+    missing = [name for name in changed if name in reference.state or reference.reads(name)]
+    if not missing:
         return ()
-    evidence = f"the reference's calls change its state, {', '.join(lacking[:4])}, which the kernel has not"
+    evidence = f"the reference's calls change its state, {', '.join(missing[:4])}, which the kernel has not"
     return (finding("effects", evidence),)

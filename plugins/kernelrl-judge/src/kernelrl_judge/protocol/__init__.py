@@ -1,1 +1,1 @@
-"""Shared by judge and runner: messages, values as bytes, and the layout of shared memory."""
+"""The protocol of judge and runner: messages, values as bytes, the layout of shared memory, and requests to fork."""

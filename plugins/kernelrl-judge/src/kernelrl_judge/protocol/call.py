@@ -1,4 +1,4 @@
-"""One call of a candidate whose outputs are compared, as the judge orders it, and the random numbers it begins with."""
+"""The order of one call whose outputs are compared, and the seed of the random numbers that a model draws."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from typing import Any
 import attrs
 import torch
 
-from kernelrl_judge.protocol.frames import ProtocolError
-from kernelrl_judge.protocol.values import decode_tree, encode_tree
+from kernelrl_judge.protocol.orders import Order
 
 __all__ = ["Call", "seed"]
 
 
 def seed(number: int, device: str) -> None:
-    """What `torch.manual_seed` does to the generators in use; for kinds of devices that never start it keeps a note.
+    """Seed the generators in use, as `torch.manual_seed` does.
+
+    `torch.manual_seed` also queues a seed for each type of device that is never initialised here.
 
     Args:
         device: `cpu` or `cuda`.
@@ -26,41 +27,25 @@ def seed(number: int, device: str) -> None:
 
 
 @attrs.frozen
-class Call:
+class Call(Order):
     """The content of a frame of kind `CALL`. Each probe sets the fields that it needs."""
 
     arguments: Any
-    """Tree of the shared inputs."""
+    """Tree of the inputs in the shared memory."""
     state: Any
-    """Tree of the shared state that the model gets before the call; empty: it keeps its own."""
+    """Tree of the state that the model gets before the call. Empty: the model keeps its state."""
     returned_state: Mapping[str, Sequence[Any]]
-    """Dtype and shape of the tensors of the state that are returned after the call, by name."""
+    """Dtype and shape of each tensor of the state that is returned after the call, by name."""
     returns_inputs: bool = False
     keeps_arguments: bool = False
-    """The arguments live until those of the next call are made, which then have other addresses."""
+    """The arguments are kept until those of the next call are made, which therefore have other addresses."""
     reuses_arguments: bool = False
-    """The inputs are written into the arguments of the call before, where these live."""
+    """The inputs are written into the arguments of the previous call, if these were kept."""
     poison: int | None = None
-    """Byte that free memory is filled with."""
+    """Byte that fills free memory before the call."""
     poisoned_bytes: Sequence[int] = ()
-    """Sizes of the device memory that is filled with it."""
+    """Sizes in bytes of the device memory that is filled with it."""
     changes_order: bool = False
-    """Threads and programs do their work in another order."""
+    """Threads of the CPU, and programs of an interpreted launch, work in another order."""
     lists_operators: bool = False
     """A frame of kind `FACTS` with torch's operators follows the result."""
-
-    def encoded(self) -> bytes:
-        """Bytes for `decoded`."""
-        return encode_tree(attrs.asdict(self, recurse=False))
-
-    @classmethod
-    def decoded(cls, body: bytes) -> Call:
-        """The call that was encoded.
-
-        Raises:
-            ProtocolError: the bytes are no call.
-        """
-        try:
-            return cls(**decode_tree(body))
-        except TypeError as error:
-            raise ProtocolError(f"no call: {error}") from None

@@ -1,8 +1,8 @@
-"""Device memory that judge and runner share, each in a context of its own, and what each gives back of its own.
+"""Device memory that judge and runner share, and the release of device memory that a process keeps unused.
 
-The judge creates an arena with CUDA's virtual memory management and passes its file descriptor; the runner maps the
-same memory. Contents never go through the host. Unlike CUDA's IPC handles, a descriptor crosses user, process and
-mount namespaces, and an arena outlives whichever side dies.
+The judge creates an arena with CUDA's virtual memory management and passes its file descriptor. The runner maps the
+same memory in its own context. The contents are never copied through the host. Unlike CUDA's IPC handles, a descriptor
+crosses user, process and mount namespaces, and the arena outlives the death of either process.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _KEPT_SPARE_BYTES = 1 << 30
 
 
 class DeviceMemoryError(Exception):
-    """The driver refused."""
+    """The driver reports an error."""
 
 
 class _Location(ctypes.Structure):
@@ -36,8 +36,11 @@ class _Location(ctypes.Structure):
 
 class _Properties(ctypes.Structure):
     _fields_ = (
-        *(("type", ctypes.c_int), ("requested_handle_types", ctypes.c_int), ("location", _Location)),
-        *(("win32", ctypes.c_void_p), ("flags", ctypes.c_ubyte * 8)),
+        ("type", ctypes.c_int),
+        ("requested_handle_types", ctypes.c_int),
+        ("location", _Location),
+        ("win32", ctypes.c_void_p),
+        ("flags", ctypes.c_ubyte * 8),
     )
 
 
@@ -62,7 +65,7 @@ def _properties(device: int) -> _Properties:
 
 
 def supported(device: int = 0) -> bool:
-    """Whether arenas work on a device: one can be made and exported."""
+    """Whether an arena can be created and exported on a device."""
     try:
         arena = Arena.create(1, device)
         os.close(arena.export())
@@ -73,7 +76,7 @@ def supported(device: int = 0) -> bool:
 
 
 def give_back_spare() -> None:
-    """Let other processes have what torch keeps for later tensors of this one, if that is more than a little."""
+    """Release the device memory that torch caches in this process, if it is more than 1 GiB."""
     if torch.cuda.memory_reserved() - torch.cuda.memory_allocated() > _KEPT_SPARE_BYTES:
         torch.cuda.empty_cache()
 
@@ -101,9 +104,9 @@ class Arena:
         """A new arena of at least `size` bytes.
 
         Raises:
-            DeviceMemoryError: there is no such memory left.
+            DeviceMemoryError: the device has too little free memory.
         """
-        # A context has to be current: torch makes the primary one so.
+        # A context must be current. This makes the primary context current.
         torch.zeros((), device=f"cuda:{device}")
         properties = _properties(device)
         granularity = ctypes.c_size_t()
@@ -115,26 +118,32 @@ class Arena:
 
     @classmethod
     def attach(cls, descriptor: int, size: int, device: int) -> Arena:
-        """The arena of another process. `size` is the creator's; the descriptor stays the caller's."""
+        """Map the arena of another process.
+
+        Args:
+            descriptor: from `export`; the caller still has to close it.
+            size: `size` of the arena in the process that created it.
+        """
         torch.zeros((), device=f"cuda:{device}")
         handle = ctypes.c_ulonglong()
         _call("cuMemImportFromShareableHandle", ctypes.byref(handle), ctypes.c_void_p(descriptor), _POSIX_DESCRIPTOR)
         return cls(handle.value, size, device)
 
     def export(self) -> int:
-        """A new descriptor by which another process can attach."""
+        """A new descriptor with which another process can attach."""
         descriptor, flags = ctypes.c_int(), ctypes.c_ulonglong(0)
         _call("cuMemExportToShareableHandle", ctypes.byref(descriptor), self._handle, _POSIX_DESCRIPTOR, flags)
         return descriptor.value
 
     def tensor(self, offset: int, shape: tuple[int, ...], dtype: torch.dtype, *, apart: bool = False) -> torch.Tensor:
-        """A tensor over a part of the arena; `offset` is a multiple of the element's size.
+        """A tensor over a part of the arena.
 
         Args:
-            apart: with a storage of its own, as a tensor has that was just made.
+            offset: in bytes; a multiple of the element's size.
+            apart: give the tensor a storage of its own, like that of a new tensor.
 
         Raises:
-            ValueError: the part leaves the arena.
+            ValueError: the part is not within the arena.
         """
         count = math.prod(shape)
         width = torch.empty((), dtype=dtype).element_size()
@@ -153,11 +162,11 @@ class Arena:
 
     @property
     def address(self) -> int:
-        """Where it begins in this process."""
+        """Address of its first byte in this process."""
         return int(self._address.value)
 
     def close(self) -> None:
-        """Unmap and release; the memory is free once every process has done so. The size is 0 afterwards."""
+        """Unmap and release the arena. The memory is free once every process has done so. `size` is 0 afterwards."""
         if not self.size:
             return
         torch.cuda.synchronize(self.device)
@@ -176,7 +185,7 @@ class Arena:
 
 
 class _Bytes:
-    """Device bytes as other libraries expect them."""
+    """Bytes on the device, described by `__cuda_array_interface__`."""
 
     def __init__(self, address: int, count: int) -> None:
         layout = {"shape": (count,), "typestr": "|u1", "strides": None}

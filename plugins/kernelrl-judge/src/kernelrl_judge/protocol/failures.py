@@ -1,4 +1,4 @@
-"""What a runner reports of an exception of its candidate, and how errors say that memory did not suffice."""
+"""A candidate's exception as its runner reports it, and the texts of errors for lack of memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kernelrl_judge.protocol.values import decode_tree, encode_tree
 __all__ = [
     "NO_DEVICE_MEMORY",
     "Failure",
-    "Stage",
+    "Phase",
     "decode_failure",
     "encode_failure",
     "lacks_device_memory",
@@ -23,15 +23,17 @@ NO_DEVICE_MEMORY = 72
 """Exit code of a runner that cannot use the device at its start."""
 
 _DEVICE_SIGNS = (
-    *("out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED"),
-    # torch asks NVML who has the memory, and where NVML does not start, that is what it reports in its place.
+    "out of memory",
+    "CUBLAS_STATUS_ALLOC_FAILED",
+    "CUDNN_STATUS_ALLOC_FAILED",
+    # For its message torch queries NVML about the memory in use. Where NVML does not start, torch reports that instead.
     "nvmlInit",
 )
 _HOST_SIGNS = ("can't allocate memory", "std::bad_alloc", "Cannot allocate memory")
 
 
-class Stage(IntEnum):
-    """Where a failure happened."""
+class Phase(IntEnum):
+    """The phase in which a candidate failed."""
 
     LOAD = 1
     CONSTRUCT = 2
@@ -41,11 +43,11 @@ class Stage(IntEnum):
 
 @attrs.frozen
 class Failure:
-    """What a runner says of an exception: evidence against its own candidate, and no more."""
+    """An exception as a runner reports it: evidence that may accuse its candidate and never clears it."""
 
-    stage: Stage
+    phase: Phase
     kind: str
-    """`compile`, `memory` or `error`, as the backend's runner half classified it."""
+    """`compile`, `memory` or `error`, as `BackendRunner.classify` decided."""
     name: str
     """Name of the exception's class."""
     text: str
@@ -54,26 +56,26 @@ class Failure:
 
 def encode_failure(failure: Failure) -> bytes:
     """Body of a `FAILED` frame."""
-    return encode_tree([int(failure.stage), failure.kind, failure.name, failure.text])
+    return encode_tree([int(failure.phase), failure.kind, failure.name, failure.text])
 
 
 def decode_failure(body: bytes) -> Failure:
     """The failure in the body of a `FAILED` frame.
 
     Raises:
-        ProtocolError: it is none.
+        ProtocolError: the body is no failure.
     """
     match decode_tree(body):
-        case [int(stage), str(kind), str(name), str(text)] if stage in Stage.__members__.values():
-            return Failure(Stage(stage), kind, name, text)
-    raise ProtocolError("a failure is a stage and three texts")
+        case [int(phase), str(kind), str(name), str(text)] if phase in Phase.__members__.values():
+            return Failure(Phase(phase), kind, name, text)
+    raise ProtocolError("a failure is a phase and three texts")
 
 
 def lacks_device_memory(text: str) -> bool:
-    """Whether the text of an error says that a device's memory did not suffice."""
+    """Whether the text of an error reports a lack of device memory."""
     return any(sign in text for sign in _DEVICE_SIGNS)
 
 
 def lacks_memory(text: str) -> bool:
-    """As `lacks_device_memory`, of a device or of the host."""
+    """Whether the text of an error reports a lack of device memory or of host memory."""
     return lacks_device_memory(text) or any(sign in text for sign in _HOST_SIGNS)

@@ -1,18 +1,18 @@
 """The messages between judge and runner.
 
 The two share one stream socket and two anonymous files made by the judge: `inputs`, which the judge writes and the
-runner reads, and `outputs`, which the runner writes and the judge reads. On a GPU, two arenas of device memory take
-the place of the files for tensors (`kernelrl_judge.protocol.device_memory`). Both directions use frames of
+runner reads, and `outputs`, which the runner writes and the judge reads. On a GPU, two arenas of device memory replace
+the files for tensors (`kernelrl_judge.protocol.device_memory`). Both directions use frames of
 
     4 bytes  magic          b"KRL1"
     1 byte   kind           `FrameKind`
     4 bytes  body length    little-endian, at most `MAX_BODY_BYTES`
     n bytes  body
 
-A body is empty, a value tree (`values`), which is JSON of bounded depth and size, or a failure (`failures`), which is
-one too. Nothing from a runner is unpickled, evaluated or imported;
-tensor bytes are read by the judge from `outputs`, and only where the described tensor is the expected one in shape and
-dtype. A decoder raises `ProtocolError` and nothing else.
+A body is empty, an order (`orders`, `call`), another value tree (`values`), a failure (`failures`), a request to the
+build service, or numbers of the native library. Orders and failures are value trees: JSON of bounded depth and size.
+Nothing from a runner is unpickled, evaluated or imported. The judge itself reads the bytes of tensors from `outputs`,
+and only if the described tensor has the expected shape and dtype. A decoder raises `ProtocolError` and nothing else.
 """
 
 from __future__ import annotations
@@ -33,68 +33,68 @@ MAGIC = b"KRL1"
 
 
 class ProtocolError(Exception):
-    """A frame is not what the protocol allows."""
+    """The protocol does not allow a frame."""
 
 
 class FrameKind(IntEnum):
     """Kinds of frame. The judge sends those up to 15, `RECORD` and `REPLAY`; a runner sends the others."""
 
     LOAD = 1
-    """Body: tree with the place of the source and the backend's options."""
+    """Body: `LoadOrder`. Load the candidate's module. Reply: `LOADED`."""
     CALL = 2
-    """Body: tree of the inputs; call `forward` once and export the outputs. Where operators of torch are to be listed,
-    `FACTS` follow `RESULT`."""
+    """Body: `Call`. Call `forward` once and export the outputs. Reply: `RESULT`, then `FACTS` where the operators of
+    torch are to be listed."""
     IMPOSE = 3
-    """Body: tree with parameters and buffers to have from now on, of those that calls change; answer `STAGED`."""
+    """Body: tree of parameters and buffers that the model gets now, of those that calls change. Reply: `STAGED`."""
     CONSTRUCT = 4
-    """Body: tree with constructor arguments, state, dtype and the seed of the constructor."""
+    """Body: `ConstructOrder`. Construct `ModelNew`. Reply: `READY`."""
     ATTACH = 5
-    """Body: tree with the sizes of two arenas of device memory, inputs and outputs; their descriptors come along."""
+    """Body: `AttachOrder`, with the descriptors of two arenas of device memory, for inputs and for outputs."""
     STAGE = 6
-    """Body: tree with the inputs of each call of the next windows, and where the outputs of each call belong. Copy the
-    inputs; answer `STAGED`."""
+    """Body: `StageOrder`. Prepare the calls of the next windows. Reply: `STAGED`."""
     WINDOW = 7
-    """Body: tree with the number of calls; make them one after the other, wait for the device, which on a GPU is
-    reported with `CALLED`, export every output and answer `DONE`, then `FACTS`: a tree of the runner's own clocks,
-    telemetry, not believed."""
+    """Body: `WindowOrder`. Make the calls one after the other, wait for the device, and export every output. Replies:
+    on a GPU `CALLED`; then `DONE`; then `FACTS`, a tree of the runner's own clocks, which is evidence only."""
     BUILT = 8
-    """Answer to `BUILD`. Body: JSON; descriptors of the shared object and of its binder come along, if any."""
+    """Reply to `BUILD`. Body: JSON. Descriptors of the shared object and of its binder come along, if any."""
     TIME = 11
-    """Body: tree with one set of inputs, a timing method of KernelBench and the number of trials; answer `FACTS`."""
+    """Body: `KernelBenchOrder`. Time calls by a method of KernelBench. Reply: `FACTS`, a list of times."""
     RESUME = 13
-    """Answer to `COMPILED`: the device is the judge's again."""
+    """Reply to `COMPILED`: the judge has the device again."""
     STARTED = 16
     """The sandbox is closed and no candidate code has run. Body: tree of the layers that are missing."""
     LOADED = 17
-    """The module is loaded and defines `ModelNew`. Body: empty, or in mode `compile` a text, what was checked."""
+    """The module is loaded and defines `ModelNew`. Body: empty; in mode `compile` a text that reports the checks."""
     READY = 18
-    """`ModelNew` is constructed. Body: a tree, how its parameters were matched."""
+    """`ModelNew` is constructed. Body: tree that describes how its parameters were matched."""
     RESULT = 19
-    """A call is done. Body: the tree of its outputs."""
+    """The call is made. Body: tree of its outputs."""
     FAILED = 20
-    """Something raised. Body: a failure."""
+    """An exception was raised. Body: `Failure`."""
     STAGED = 21
+    """The state is imposed, or the calls of the next windows are prepared."""
     DONE = 22
-    """What was ordered is done: the outputs of a window are written."""
+    """The outputs of a window are written."""
     BUILD = 23
-    """The candidate wants an extension built. Body: JSON of what it asks for."""
+    """The candidate requests an extension. Body: JSON of the request."""
     FACTS = 24
-    """Body: tree of telemetry."""
+    """Body: tree of evidence."""
     COMPILING = 25
     """Kernels are being compiled within a call, and the device is not needed."""
     COMPILED = 26
-    """Compiling is over; go on at `RESUME`."""
+    """Compilation has ended. Reply: `RESUME`."""
     CALLED = 27
-    """The calls of a window are made and the device is idle; what is left is to export their outputs."""
+    """The calls of a window are made and the device is idle. The export of their outputs follows."""
     RECORD = 28
-    """Body: tree with input slots, inputs of a warm-up, places of outputs and of state, and numbers of calls; capture
-    each number of calls into a graph. Answer `RECORDED`, then serve `REPLAY` (`kernelrl_judge.replay`)."""
+    """Body: `RecordOrder`. Capture each number of calls into a graph. Reply: `RECORDED`. Then serve `REPLAY`
+    (`kernelrl_judge.replay`)."""
     REPLAY = 29
-    """Body: three numbers of 32 bits: action, graph, value. The native library answers `REPLAYED`."""
+    """Body: three numbers of 32 bits: action, graph, value. The native library replies with `REPLAYED`."""
     RECORDED = 30
-    """Body: tree with what each call returned and the nodes of its graph, or why nothing was captured."""
+    """Body: tree with the output of each call and the nodes of the graph, or with the reason why nothing was
+    captured."""
     REPLAYED = 31
-    """Body: an error code of 32 bits and five numbers of 64 bits, the times of the pass."""
+    """Body: an error code of 32 bits and five numbers of 64 bits, the times of the replay."""
 
 
 @attrs.frozen
@@ -125,11 +125,11 @@ def receive(stream: socket.socket, descriptors: int = 0) -> Frame | None:
     """The next frame, or None when the other side has closed the stream.
 
     Args:
-        descriptors: most file descriptors that may come along.
+        descriptors: maximum number of file descriptors that may come along.
 
     Raises:
         ProtocolError: the bytes are no frame.
-        TimeoutError: the stream's time-out passed.
+        TimeoutError: the stream's timeout passed.
     """
     handles: list[int] = []
     header = _exactly(stream, HEADER.size, handles if descriptors else None)

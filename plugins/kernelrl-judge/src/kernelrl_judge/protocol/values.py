@@ -1,4 +1,4 @@
-"""Values as bytes, between judge and runner: JSON with tags, of bounded depth and size."""
+"""Encoding of values for the protocol: JSON with tags, of bounded depth and size."""
 
 from __future__ import annotations
 
@@ -18,10 +18,20 @@ _MAX_NODES = 4096
 _MAX_DIMENSIONS = 64
 _MAX_TEXT_BYTES = 48 * 1024
 DTYPES = (
-    *("bool", "uint8", "int8", "int16", "int32", "int64"),
-    *("float16", "bfloat16", "float32", "float64", "complex64", "complex128"),
+    "bool",
+    "uint8",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "float16",
+    "bfloat16",
+    "float32",
+    "float64",
+    "complex64",
+    "complex128",
 )
-"""Dtypes that can travel."""
+"""Dtypes that can be encoded."""
 
 
 @attrs.frozen
@@ -33,13 +43,13 @@ class TensorLeaf:
     device: str
     """`cpu`, `cuda`, or another device type."""
     offset: int
-    """Byte offset of its contents in the shared file; -1 when they did not fit."""
+    """Byte offset of its contents in the shared memory; -1 if they did not fit."""
     strides: tuple[int, ...] | None = None
-    """In elements; None where it is contiguous, as outputs are."""
+    """In elements; None for a contiguous tensor. Outputs are contiguous."""
 
     @property
     def span(self) -> int:
-        """Elements from its first to its last."""
+        """Number of elements of memory from its first element to its last."""
         if 0 in self.shape:
             return 0
         if self.strides is None:
@@ -48,7 +58,7 @@ class TensorLeaf:
 
 
 def leaves_of(tree: Any) -> Iterator[TensorLeaf]:
-    """The leaves of a tree, in its order."""
+    """The leaves of a tree, in the order of the tree."""
     if isinstance(tree, TensorLeaf):
         yield tree
     elif isinstance(tree, list | tuple):
@@ -72,10 +82,10 @@ def encode_tree(value: Any) -> bytes:
 
 
 def _tagged(value: Any, depth: int) -> Any:
-    """The value with a tag in the place of what JSON does not have."""
+    """The value with a tagged object for each type that JSON lacks."""
     if depth < 0:
         raise TypeError("the value is nested too deeply")
-    # Exact types: a subclass could carry behaviour, and behaviour does not travel.
+    # Exact types: a subclass could have behaviour, which cannot be encoded.
     kind = type(value)
     if value is None or kind in (bool, float):
         return value
@@ -94,24 +104,30 @@ def _tagged(value: Any, depth: int) -> Any:
         return {"dict": {_text(key): _tagged(item, depth - 1) for key, item in value.items()}}
     if kind is TensorLeaf:
         return {"tensor": [value.dtype, value.shape, value.device, value.offset, value.strides]}
-    raise TypeError(f"a value of type {kind.__name__} does not travel")
+    raise TypeError(f"a value of type {kind.__name__} cannot be encoded")
 
 
 def decode_tree(body: bytes) -> Any:
-    """The value that `encode_tree` wrote.
+    """The value that `encode_tree` encoded.
 
     Raises:
-        ProtocolError: the bytes are not the form of one value.
+        ProtocolError: the bytes encode no value.
     """
     try:
         tagged = json.loads(body)
     except (ValueError, RecursionError):
-        raise ProtocolError("no value") from None
+        raise ProtocolError("the bytes are no JSON") from None
     return _untagged(tagged, _MAX_DEPTH, iter(range(_MAX_NODES)))
 
 
-def _untagged(tagged: Any, depth: int, room: Iterator[int]) -> Any:
-    if depth < 0 or next(room, None) is None:
+def _untagged(tagged: Any, depth: int, nodes_left: Iterator[int]) -> Any:
+    """The value without tags.
+
+    Args:
+        depth: of further nesting that is allowed.
+        nodes_left: has an item for each further node that is allowed.
+    """
+    if depth < 0 or next(nodes_left, None) is None:
         raise ProtocolError("the value is too deep or too large")
     match tagged:
         case str():
@@ -119,10 +135,10 @@ def _untagged(tagged: Any, depth: int, room: Iterator[int]) -> Any:
         case int() if not _fits(tagged):
             raise ProtocolError("an integer beyond 64 bits")
         case [*items] | {"tuple": [*items]}:
-            found = [_untagged(item, depth - 1, room) for item in items]
+            found = [_untagged(item, depth - 1, nodes_left) for item in items]
             return found if isinstance(tagged, list) else tuple(found)
         case {"dict": dict(pairs)}:
-            return {_text(key): _untagged(item, depth - 1, room) for key, item in pairs.items()}
+            return {_text(key): _untagged(item, depth - 1, nodes_left) for key, item in pairs.items()}
         case {"tensor": [str(dtype), [*shape], str(device), offset, [*_] | None as strides]}:
             return _leaf(dtype, shape, device, offset, strides)
         case dict():
@@ -145,5 +161,5 @@ def _fits(number: int) -> bool:
 
 
 def _text(text: str) -> str:
-    """As much of a text as may travel, in what UTF-8 has."""
+    """A text without characters that UTF-8 cannot encode, shortened to the maximum length."""
     return text.encode("utf-8", "replace")[:_MAX_TEXT_BYTES].decode("utf-8", "ignore")

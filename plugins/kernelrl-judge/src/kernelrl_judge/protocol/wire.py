@@ -1,4 +1,4 @@
-"""Frames between our process and a judge, both trusted: a length of four bytes and that many bytes of JSON."""
+"""Frames between the main process and a judge, which trust each other: four bytes of length, then that much JSON."""
 
 from __future__ import annotations
 

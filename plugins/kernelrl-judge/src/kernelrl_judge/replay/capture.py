@@ -1,7 +1,7 @@
-"""Calls of a function, captured into graphs; the same code for the candidate and for the reference.
+"""Capture of calls of a function into graphs; the same code for the candidate and for the reference.
 
-A graph reads the SM clock, restores tensors, makes the calls between two time stamps, copies outputs and what was left
-in tensors to where the judge reads them, fills outputs with poison, and stamps the time again.
+A graph reads the SM clock, restores tensors, makes the calls between two time stamps, copies the outputs and the state
+after the calls to the places that the judge reads, poisons the outputs, and writes a last time stamp.
 """
 
 from __future__ import annotations
@@ -20,8 +20,14 @@ __all__ = ["CLOCK_NS", "Captured", "NotCaptured", "Recorder", "storage_range"]
 
 CLOCK_NS = 50_000
 _POISON = 0xFF
-"""Of outputs before a pass: NaN in every floating-point type."""
+"""Byte that fills outputs before a replay: NaN in every floating-point type."""
+_GATE_BYTES = 64
+"""Memory of the gate, before the time stamps."""
 _BYTES_PER_RECORDING = 8 * STAMPS
+_BEFORE_CALLS = 16
+_AFTER_CALLS = 24
+_AFTER_COPIES = 32
+"""Offsets of the three times among the time stamps of a recording, in bytes; `STAMPS` lists the numbers."""
 
 _Pairs = Sequence[tuple[torch.Tensor, torch.Tensor]]
 
@@ -32,16 +38,17 @@ class NotCaptured(Exception):
 
 @attrs.frozen
 class Captured:
-    """A graph of calls, and what has to live as long as it."""
+    """A graph of calls, and the objects that must live as long as it."""
 
     recording: Recording
     outputs: list[Any]
-    """What each call returned."""
+    """Output of each call."""
     nodes: list[Node]
-    """Those of the calls."""
+    """Nodes of the calls."""
     first: int
     """Number of the first of `nodes` in the graph."""
     kept: tuple[Any, ...]
+    """Further objects that the graph refers to."""
 
 
 class Recorder:
@@ -49,32 +56,37 @@ class Recorder:
 
     Args:
         library: with its device code loaded.
-        most: number of recordings that it makes.
+        most: number of recordings with time stamps of their own; later ones reuse the memory of the first.
     """
 
     def __init__(self, library: Library, most: int = 8) -> None:
         self._library = library
-        self._memory = library.host_memory(64 + most * _BYTES_PER_RECORDING)
-        self._made = 0
-        self._turns = 0
+        self._memory = library.host_memory(_GATE_BYTES + most * _BYTES_PER_RECORDING)
+        self._captures = 0
+        self._replays = 0
         self._most = most
         self.stream = torch.cuda.ExternalStream(library.stream())
-        # Methods of torch as they are now: a candidate that is loaded later cannot replace them here.
+        # The original functions of torch: a candidate that is loaded later cannot replace them here.
         self._graph_class = torch.cuda.CUDAGraph
         self._on_stream = torch.cuda.stream
 
     @property
+    def library(self) -> Library:
+        """The library that replays its recordings."""
+        return self._library
+
+    @property
     def gate_at(self) -> int:
-        """Address of the word that opens the gate of a pass."""
+        """Address of the word that opens the gate of a replay."""
         return self._memory
 
-    def next_turn(self) -> int:
-        """Number of the next pass in this process; the gate opens at it."""
-        self._turns += 1
-        return self._turns
+    def next_replay(self) -> int:
+        """Number of the next replay in this process, at which its gate opens."""
+        self._replays += 1
+        return self._replays
 
     def warm_up(self, function: Callable[..., Any], arguments: Sequence[Any], calls: int) -> Any:
-        """Make calls on the stream of the recordings; returns what the last one returned."""
+        """Make calls on the stream of the recordings; returns the output of the last call."""
         found = None
         with torch.no_grad(), self._on_stream(self.stream):
             for _ in range(calls):
@@ -96,23 +108,24 @@ class Recorder:
         """Capture one call on each slot.
 
         Args:
-            restored: pairs of a tensor and what it holds before the first call of every pass.
-            copies: given the number of a call and its output, pairs of a place and a tensor of the output.
-            left: pairs of a place and a tensor whose content after the calls is wanted.
-            lasting: address ranges of memory that is not made by a call; outputs there are not poisoned.
-            before_copies: called after the calls.
+            slots: arguments of each call.
+            restored: pairs of a tensor and the value that it gets before the first call of every replay.
+            copies: given the number of a call and its output, returns pairs of a place and a tensor of the output.
+            left: pairs of a place and a tensor that is copied to it after the calls.
+            lasting: address ranges of memory that no call allocates; outputs there are not poisoned.
+            before_copies: called after the calls and before the copies.
 
         Raises:
             NotCaptured: a call invalidated the capture without an error.
-            RuntimeError: the driver refuses.
-            What `function` raises.
+            RuntimeError: the driver reports an error.
+            Exceptions of `function`.
         """
         separate = self._capture(function, slots, restored, copies, left, lasting, before_copies)
         if not _shared(separate.outputs):
             return separate
-        # Calls return the same memory: each output is copied before the next call overwrites it.
+        # Calls return the same memory: each output must be copied before the next call overwrites it.
         self._library.destroy(separate.recording.ready)
-        return self._capture(function, slots, restored, copies, left, lasting, before_copies, at_once=True)
+        return self._capture(function, slots, restored, copies, left, lasting, before_copies, copies_at_once=True)
 
     def _capture(
         self,
@@ -123,11 +136,12 @@ class Recorder:
         left: _Pairs,
         lasting: Sequence[tuple[int, int]],
         before_copies: Callable[[], None],
-        at_once: bool = False,
+        copies_at_once: bool = False,
     ) -> Captured:
-        library, stream = self._library, self.stream.cuda_stream
-        stamps_at = self._memory + 64 + self._made % self._most * _BYTES_PER_RECORDING
-        self._made += 1
+        library = self._library
+        stream = self.stream.cuda_stream
+        stamps_at = self._memory + _GATE_BYTES + self._captures % self._most * _BYTES_PER_RECORDING
+        self._captures += 1
         graph = self._graph_class(keep_graph=True)
         outputs: list[Any] = []
         with torch.no_grad(), self._on_stream(self.stream):
@@ -136,26 +150,27 @@ class Recorder:
                 library.clock(stream, stamps_at, CLOCK_NS)
                 for tensor, value in restored:
                     tensor.copy_(value)
-                library.stamp(stream, stamps_at + 16)
+                library.stamp(stream, stamps_at + _BEFORE_CALLS)
                 first = self._captured()
                 for number, arguments in enumerate(slots):
                     with library.capturing(stream):
-                        outputs.append(function(*arguments))
-                    if any(tensor.is_conj() or tensor.is_neg() for tensor in tensors(outputs[-1])):
+                        output = function(*arguments)
+                    outputs.append(output)
+                    if any(tensor.is_conj() or tensor.is_neg() for tensor in tensors(output)):
                         raise NotCaptured("an output is a view that torch conjugates or negates when it is read")
-                    if at_once:
-                        _copy(copies(number, outputs[-1]))
+                    if copies_at_once:
+                        _copy(copies(number, output))
                 last = self._captured()
                 before_copies()
-                library.stamp(stream, stamps_at + 24)
-                if not at_once:
+                library.stamp(stream, stamps_at + _AFTER_CALLS)
+                if not copies_at_once:
                     for number, output in enumerate(outputs):
                         _copy(copies(number, output))
                 _copy(left)
-                made = [] if at_once else list(_storages(outputs, lasting))
-                for at, count in made:
-                    library.fill(stream, at, _POISON, count)
-                library.stamp(stream, stamps_at + 32)
+                poisoned = [] if copies_at_once else _storages(outputs, lasting)
+                for address, count in poisoned:
+                    library.fill(stream, address, _POISON, count)
+                library.stamp(stream, stamps_at + _AFTER_COPIES)
                 graph.capture_end()
             except BaseException:
                 _abandon(graph)
@@ -163,8 +178,8 @@ class Recorder:
             raw = graph.raw_cuda_graph()
             nodes = library.nodes(raw, first, last)
             ready = library.instantiate(raw, stream)
-            for at, count in made:
-                library.fill(stream, at, _POISON, count)
+            for address, count in poisoned:
+                library.fill(stream, address, _POISON, count)
             library.wait(stream)
         recording = Recording(raw, ready, stamps_at)
         return Captured(recording, outputs, nodes, first, (graph, restored, left))
@@ -182,7 +197,7 @@ def _copy(pairs: _Pairs) -> None:
 
 
 def _abandon(graph: torch.cuda.CUDAGraph) -> None:
-    """Leave a capture that failed. torch leaves its generator and its allocator in the state of a capture then."""
+    """End a capture that failed. Reset the generator and the allocator of torch, which otherwise stay in capture."""
     with contextlib.suppress(RuntimeError):
         graph.capture_end()
         return
@@ -194,13 +209,13 @@ def _abandon(graph: torch.cuda.CUDAGraph) -> None:
 
 
 def storage_range(tensor: torch.Tensor) -> tuple[int, int]:
-    """Addresses of the first byte of a tensor's memory and of that behind the last."""
+    """Address of the first byte of a tensor's memory, and address after its last byte."""
     storage = tensor.untyped_storage()
     return storage.data_ptr(), storage.data_ptr() + storage.nbytes()
 
 
 def _shared(outputs: Sequence[Any]) -> bool:
-    """Whether outputs of two calls have memory in common."""
+    """Whether outputs of different calls share memory."""
     seen: set[tuple[int, int]] = set()
     for output in outputs:
         ranges = {storage_range(tensor) for tensor in tensors(output) if tensor.numel()}
@@ -211,10 +226,10 @@ def _shared(outputs: Sequence[Any]) -> bool:
 
 
 def _storages(outputs: Sequence[Any], lasting: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Address and size of the memory of outputs that calls made."""
-    found = {storage_range(tensor) for output in outputs for tensor in tensors(output) if tensor.numel()}
+    """Address and size of each block of memory of outputs, except in `lasting` ranges."""
+    ranges = {storage_range(tensor) for output in outputs for tensor in tensors(output) if tensor.numel()}
     return sorted(
         (begin, end - begin)
-        for begin, end in found
+        for begin, end in ranges
         if not any(begin < other_end and other_begin < end for other_begin, other_end in lasting)
     )

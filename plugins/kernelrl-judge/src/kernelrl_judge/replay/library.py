@@ -36,13 +36,27 @@ _SOURCE = Path(__file__).with_name("native.c")
 _DRIVER = "libcuda.so.1"
 _RUNTIMES = ("libcudart.so.12", "libcudart.so.13")
 STAMPS = 5
-"""Numbers that a pass writes: SM cycles and nanoseconds of the clock kernel, then the times before the first call,
-after the last call, and after the copies of the outputs, in nanoseconds."""
+"""Count of the numbers that a replay writes: SM cycles and nanoseconds of the clock kernel, then the times before the
+first call, after the last call, and after the copies of the outputs, in nanoseconds."""
 NODE_TYPES = (
-    *("kernel", "memcpy", "memset", "host", "child", "empty", "event wait", "event record"),
-    *("semaphore signal", "semaphore wait", "alloc", "free", "batch memory operation", "conditional"),
+    "kernel",
+    "memcpy",
+    "memset",
+    "host",
+    "child",
+    "empty",
+    "event wait",
+    "event record",
+    "semaphore signal",
+    "semaphore wait",
+    "alloc",
+    "free",
+    "batch memory operation",
+    "conditional",
 )
-"""Names of the driver's types of nodes, by number."""
+"""Names of the driver's node types, by number."""
+_LAUNCHED_BY = ("driver", "runtime", "other")
+"""Values of `Node.launched_by`, by number."""
 
 
 class LibraryUnavailable(Exception):
@@ -58,7 +72,7 @@ def error_text(code: int) -> str:
 
 
 class DriverError(Exception):
-    """The driver refused a call.
+    """The driver reports an error.
 
     Args:
         call: name of the library's function.
@@ -72,7 +86,7 @@ class DriverError(Exception):
 
 @attrs.frozen
 class Stamps:
-    """Times of one pass, as the device wrote them."""
+    """Times of one replay, written by the device."""
 
     sm_cycles: int
     sm_ns: int
@@ -87,11 +101,13 @@ class Stamps:
 
     @property
     def sm_ghz(self) -> float:
-        """SM clock at the beginning of the pass."""
+        """SM clock at the beginning of the replay."""
         return self.sm_cycles / max(1, self.sm_ns)
 
 
-class _Node(ctypes.Structure):
+class _NativeNode(ctypes.Structure):
+    """`Node` of `native.c`."""
+
     _fields_ = (
         ("type", ctypes.c_int),
         ("on_host", ctypes.c_int),
@@ -113,21 +129,20 @@ class Node:
     on_host: bool
     """A copy from or to host memory."""
     launched_by: str
-    """Of a kernel: `driver`, `runtime` for the CUDA runtime that torch uses, `other` for another copy of it."""
+    """API that launched a kernel: `driver`; `runtime`: the CUDA runtime of torch; `other`: another copy of it."""
     name: str
     """Symbol of a kernel."""
     file: str
-    """File that registered a kernel with the runtime; empty where that is not known."""
+    """File that registered a kernel with the runtime; empty if unknown."""
     blocks: int = 0
-    """Of a kernel's grid."""
+    """Number of blocks of a kernel's grid."""
     addresses: frozenset[int] = frozenset()
-    """Device memory that a kernel's arguments point at."""
+    """Addresses of device memory among a kernel's arguments."""
 
 
-_LAUNCHED_BY = ("driver", "runtime", "other")
+class _NativeRecording(ctypes.Structure):
+    """`Recording` of `native.c`."""
 
-
-class _Recording(ctypes.Structure):
     _fields_ = (
         ("graph", ctypes.c_void_p),
         ("ready", ctypes.c_void_p),
@@ -142,20 +157,20 @@ class Recording:
     """A graph that can be replayed."""
 
     graph: int
-    """`CUgraph`; whoever captured it keeps it."""
+    """`CUgraph`, which `Captured` owns."""
     ready: int
     """`CUgraphExec`."""
     stamps_at: int
-    """Address of `STAMPS` numbers of 64 bits, written by every pass."""
+    """Address of `STAMPS` numbers of 64 bits, which every replay writes."""
     own: tuple[int, ...] = ()
-    """Numbers of the nodes that an order of the judge turns off."""
+    """Numbers of the nodes that the judge can disable."""
 
 
 class Library:
-    """The functions of the library.
+    """The functions of the native library.
 
-    Its symbols are global: extensions of candidates ask it for the stream that is captured. The global interpreter lock
-    stays held during a call, so that no thread of the candidate runs Python meanwhile.
+    Its symbols are global, because extensions of candidates read the captured stream from it. Calls keep the global
+    interpreter lock, so that no thread of the candidate runs Python during a call.
 
     Args:
         path: the shared object.
@@ -183,7 +198,7 @@ class Library:
         return at.value
 
     def stream(self) -> int:
-        """A new stream. Work on the legacy default stream fails while it is captured."""
+        """A new stream. While it is captured, work on the legacy default stream fails."""
         made = ctypes.c_void_p()
         self._call("krl_stream", ctypes.byref(made))
         return made.value or 0
@@ -193,7 +208,7 @@ class Library:
         self._call("krl_stamp", _pointer(stream), _address(at))
 
     def clock(self, stream: int, at: int, length_ns: int) -> None:
-        """Have the device count its cycles for at least so many nanoseconds; writes cycles and nanoseconds."""
+        """Have the device count its cycles for at least `length_ns`, and write cycles and nanoseconds to an address."""
         self._call("krl_clock", _pointer(stream), _address(at), ctypes.c_uint64(length_ns))
 
     def fill(self, stream: int, at: int, byte: int, count: int) -> None:
@@ -202,7 +217,7 @@ class Library:
 
     @contextlib.contextmanager
     def capturing(self, stream: int) -> Iterator[None]:
-        """Have extensions send work without a stream of its own to this one, and not wait for the device."""
+        """Within the context, extensions send work that names no stream to this one, and do not wait for the device."""
         self._functions.krl_capture_to(_pointer(stream))
         try:
             yield
@@ -214,13 +229,13 @@ class Library:
         self._call("krl_wait", _pointer(stream))
 
     def captured(self, stream: int) -> int | None:
-        """Number of nodes that a stream has captured so far; None where its capture is invalid or never began."""
+        """Number of nodes that a stream has captured so far; None if the stream does not capture validly."""
         found = int(self._functions.krl_captured(_pointer(stream)))
         return found if found >= 0 else None
 
     def nodes(self, graph: int, begin: int, end: int) -> list[Node]:
         """The nodes with numbers from `begin` to `end` - 1, in the order of their capture."""
-        found = (_Node * max(1, end - begin))()
+        found = (_NativeNode * max(1, end - begin))()
         self._call("krl_nodes", _pointer(graph), ctypes.c_size_t(begin), ctypes.c_size_t(end), found)
         return [
             Node(
@@ -236,45 +251,62 @@ class Library:
         ]
 
     def instantiate(self, graph: int, stream: int) -> int:
-        """Make a graph ready; returns its `CUgraphExec`."""
+        """Prepare a graph for replays; returns its `CUgraphExec`."""
         ready = ctypes.c_void_p()
         self._call("krl_instantiate", _pointer(graph), _pointer(stream), ctypes.byref(ready))
         assert ready.value is not None
         return ready.value
 
     def destroy(self, ready: int) -> None:
-        """Free what `instantiate` made."""
+        """Free a graph that `instantiate` prepared."""
         self._call("krl_destroy", _pointer(ready))
 
-    def queue(self, recording: Recording, stream: int, gate_at: int, turn: int) -> None:
-        """Queue a pass behind a gate that `release` opens."""
-        graph = _pointer(recording.graph), _pointer(recording.ready)
-        self._call("krl_queue", *graph, _pointer(stream), _address(gate_at), ctypes.c_uint(turn))
+    def queue(self, recording: Recording, stream: int, gate_at: int, number: int) -> None:
+        """Queue a replay behind a gate that `release` opens.
 
-    def release(self, recording: Recording, stream: int, gate_at: int, turn: int) -> None:
+        Args:
+            gate_at: address of the gate's word.
+            number: value of that word at which the gate opens.
+        """
+        graph = _pointer(recording.graph), _pointer(recording.ready)
+        self._call("krl_queue", *graph, _pointer(stream), _address(gate_at), ctypes.c_uint(number))
+
+    def release(self, recording: Recording, stream: int, gate_at: int, number: int) -> None:
         """Open the gate and wait for the device."""
         graph = _pointer(recording.graph), _pointer(recording.ready)
-        self._call("krl_release", *graph, _pointer(stream), _pointer(gate_at), ctypes.c_uint(turn))
+        self._call("krl_release", *graph, _pointer(stream), _pointer(gate_at), ctypes.c_uint(number))
 
     def serve(
         self, descriptor: int, kinds: tuple[int, int], stream: int, gate_at: int, recordings: Sequence[Recording]
     ) -> bool:
-        """Serve a judge's orders from a stream socket until it leaves; returns whether it did.
+        """Serve a judge's orders from a stream socket; returns whether the judge ended the service in order.
 
         Args:
-            kinds: of the frames of orders and of answers.
+            descriptor: of the stream socket.
+            kinds: kind of the frames of orders, and kind of the replies.
         """
-        keep: list[Any] = []
-        made = (_Recording * len(recordings))()
-        for one, recording in zip(made, recordings, strict=True):
-            numbers = (ctypes.c_uint32 * max(1, len(recording.own)))(*recording.own)
-            keep.append(numbers)
-            one.graph, one.ready, one.stamps = recording.graph, recording.ready, recording.stamps_at
-            one.own, one.n_own = ctypes.cast(numbers, ctypes.POINTER(ctypes.c_uint32)), len(recording.own)
-        ended = self._functions.krl_serve(
-            *(descriptor, *kinds, _pointer(stream), _pointer(gate_at), made, ctypes.c_size_t(len(recordings)))
+        # References that keep the arrays alive during the call.
+        arrays: list[Any] = []
+        native_recordings = (_NativeRecording * len(recordings))()
+        for native, recording in zip(native_recordings, recordings, strict=True):
+            own_numbers = (ctypes.c_uint32 * max(1, len(recording.own)))(*recording.own)
+            arrays.append(own_numbers)
+            native.graph = recording.graph
+            native.ready = recording.ready
+            native.stamps = recording.stamps_at
+            native.own = ctypes.cast(own_numbers, ctypes.POINTER(ctypes.c_uint32))
+            native.n_own = len(recording.own)
+        order_kind, reply_kind = kinds
+        status = self._functions.krl_serve(
+            descriptor,
+            order_kind,
+            reply_kind,
+            _pointer(stream),
+            _pointer(gate_at),
+            native_recordings,
+            ctypes.c_size_t(len(recordings)),
         )
-        return bool(ended == 0)
+        return bool(status == 0)
 
     def _call(self, name: str, *arguments: Any) -> None:
         code = getattr(self._functions, name)(*arguments)
@@ -283,13 +315,13 @@ class Library:
 
 
 def stamps_at(address: int) -> Stamps:
-    """The numbers that the last pass wrote."""
+    """The numbers that the last replay wrote."""
     return Stamps(*(ctypes.c_uint64 * STAMPS).from_address(address))
 
 
 @functools.cache
 def load() -> Library:
-    """The library, built if this machine has not built it yet. Creates no context.
+    """The native library, built if it is not in this machine's cache. Creates no CUDA context.
 
     Raises:
         LibraryUnavailable: there is no C compiler, or no driver.

@@ -128,11 +128,11 @@ static const char ptx[] =
 
 static __thread Handle capture_stream;
 
-/* The stream to which extensions send work without a stream of its own (building/capture.c); NULL: no capture. */
+/* The stream to which extensions send work that names no stream (`capture.c` of kernelrl_build); NULL: no capture. */
 Handle krl_capture_stream(void) { return capture_stream; }
 void krl_capture_to(Handle stream) { capture_stream = stream; }
 
-/* Opens the driver. Returns NULL, or the name of what is missing. Creates no context. */
+/* Opens the driver. Returns NULL, or the name of the missing library or function. Creates no context. */
 const char *krl_open(const char *driver, const char *runtime) {
   void *library = dlopen(driver, RTLD_NOW | RTLD_LOCAL);
   if (!library) return driver;
@@ -180,7 +180,7 @@ int krl_fill(Handle stream, uint64_t at, unsigned byte, size_t bytes) {
   return cuMemsetD8Async(at, (unsigned char)byte, bytes, stream);
 }
 
-/* A stream that waits for the legacy stream. Work on that one is refused while this one is captured, not lost. */
+/* A stream that waits for the legacy stream: while it is captured, the driver refuses work on the legacy stream. */
 int krl_stream(Handle *made) { return cuStreamCreate(made, 0); }
 
 int krl_wait(Handle stream) { return cuStreamSynchronize(stream); }
@@ -252,7 +252,7 @@ static void describe_kernel(Handle node, Node *found) {
   describe_arguments(&params, found);
   if (!params.kern || !runtime_params || !runtime_last_error) return;
   if (runtime_params(node, &seen)) {
-    runtime_last_error(); /* Whoever asks for it next would take it for their own. */
+    runtime_last_error(); /* Clear the error, or the next caller would attribute it to its own call. */
   } else if (dladdr(seen.func, &where) && where.dli_fname) {
     found->launched_by = BY_RUNTIME;
     strncpy(found->file, where.dli_fname, sizeof found->file - 1);
@@ -297,7 +297,7 @@ int krl_switch(Handle graph, Handle ready, const uint32_t *numbers, size_t n_num
   return code;
 }
 
-/* The launch of a large graph waits for the device, so the device must not wait for what follows the launch. */
+/* The launch of a large graph waits for the device, so it must not be behind a gate that opens after the launch. */
 enum { MOST_GATED_NODES = 1000 };
 
 static int is_gated(Handle graph) {
@@ -305,18 +305,18 @@ static int is_gated(Handle graph) {
   return !cuGraphGetNodes(graph, NULL, &count) && count <= MOST_GATED_NODES;
 }
 
-/* Queues a graph behind a gate that is shut. One that is too large for that is launched by `krl_release`. */
-int krl_queue(Handle graph, Handle ready, Handle stream, uint64_t gate, unsigned turn) {
+/* Queues a graph behind a gate that is shut. `krl_release` launches a graph that is too large for that. */
+int krl_queue(Handle graph, Handle ready, Handle stream, uint64_t gate, unsigned number) {
   if (!is_gated(graph)) return 0;
-  void *arguments[] = {&gate, &turn};
+  void *arguments[] = {&gate, &number};
   Result code = run_one(gate_function, arguments, stream);
   return code ? code : cuGraphLaunch(ready, stream);
 }
 
 /* Opens the gate and waits for the device. */
-int krl_release(Handle graph, Handle ready, Handle stream, uint32_t *gate, unsigned turn) {
+int krl_release(Handle graph, Handle ready, Handle stream, uint32_t *gate, unsigned number) {
   Result code = is_gated(graph) ? 0 : cuGraphLaunch(ready, stream);
-  __atomic_store_n(gate, turn, __ATOMIC_SEQ_CST);
+  __atomic_store_n(gate, number, __ATOMIC_SEQ_CST);
   return code ? code : cuStreamSynchronize(stream);
 }
 
@@ -335,7 +335,7 @@ typedef struct __attribute__((packed)) {
   Header header;
   int32_t code;
   uint64_t stamps[STAMPS];
-} Answer;
+} Reply;
 
 typedef struct {
   Handle graph, ready;
@@ -355,8 +355,8 @@ static int whole(int fd, void *data, size_t bytes, int writing) {
 }
 
 /* Serves the judge until it leaves. Returns 0, or -1 if the stream ended or an order is malformed. */
-int krl_serve(int fd, int order_kind, int answer_kind, Handle stream, uint32_t *gate, Recording *recordings, size_t n) {
-  unsigned turn = *gate;
+int krl_serve(int fd, int order_kind, int reply_kind, Handle stream, uint32_t *gate, Recording *recordings, size_t n) {
+  unsigned number = *gate;
   for (;;) {
     Header header;
     Order order;
@@ -364,18 +364,18 @@ int krl_serve(int fd, int order_kind, int answer_kind, Handle stream, uint32_t *
         header.length != sizeof order || !whole(fd, &order, sizeof order, 0) || order.graph >= n)
       return -1;
     Recording *one = recordings + order.graph;
-    Answer answer = {{{'K', 'R', 'L', '1'}, (uint8_t)answer_kind, sizeof answer - sizeof header}, 0, {0}};
+    Reply reply = {{{'K', 'R', 'L', '1'}, (uint8_t)reply_kind, sizeof reply - sizeof header}, 0, {0}};
     if (order.action == QUEUE) {
-      answer.code = krl_queue(one->graph, one->ready, stream, (uint64_t)(uintptr_t)gate, ++turn);
+      reply.code = krl_queue(one->graph, one->ready, stream, (uint64_t)(uintptr_t)gate, ++number);
     } else if (order.action == RELEASE) {
-      answer.code = krl_release(one->graph, one->ready, stream, gate, turn);
-      memcpy(answer.stamps, one->stamps, sizeof answer.stamps);
+      reply.code = krl_release(one->graph, one->ready, stream, gate, number);
+      memcpy(reply.stamps, one->stamps, sizeof reply.stamps);
     } else if (order.action == SWITCH) {
-      answer.code = krl_switch(one->graph, one->ready, one->own, one->n_own, order.value);
+      reply.code = krl_switch(one->graph, one->ready, one->own, one->n_own, order.value);
     } else if (order.action != LEAVE) {
       return -1;
     }
-    if (!whole(fd, &answer, sizeof answer, 1)) return -1;
+    if (!whole(fd, &reply, sizeof reply, 1)) return -1;
     if (order.action == LEAVE) return 0;
   }
 }

@@ -1,8 +1,8 @@
-"""Kernels of a recording: the candidate's own, those of libraries, and glue.
+"""Kinds of the nodes of a recording: own kernels of the candidate, library kernels, and glue.
 
 A kernel is own if it was not loaded from a file of torch or of CUDA's libraries: Triton, NVRTC, TileLang and CuTe load
-theirs through the driver, and an extension registers them from a file that the judge built. Names decide only which
-kernels of torch are glue.
+their kernels through the driver, and an extension registers kernels from a file that the judge built. Names decide only
+which kernels of torch are glue.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SMALL = re.compile(r"reduce_kernel|elementwise_kernel")
 
 
 def kind_of(node: Node) -> str:
-    """`own`, `library` or `glue`; other types than kernels move or fill memory and are glue."""
+    """`own`, `library` or `glue`. Nodes of other types than `kernel` copy or fill memory and are glue."""
     if node.type != "kernel":
         return "glue"
     if node.launched_by == "driver":
@@ -40,10 +40,10 @@ def kind_of(node: Node) -> str:
 
 
 def kinds(nodes: Sequence[Node], given: Sequence[tuple[int, int]]) -> list[str]:
-    """Kind of each node, in the order of their capture.
+    """The kind of each node, in the order of their capture.
 
     A library kernel that finishes the work of own kernels is glue: a sum or mean, or an elementwise kernel or reduction
-    of one block, of memory that an own kernel has, and of no input and no parameter.
+    of one block, that gets memory of an own kernel and neither an input nor a parameter.
 
     Args:
         given: address ranges of inputs and parameters, [begin, end).
@@ -53,7 +53,8 @@ def kinds(nodes: Sequence[Node], given: Sequence[tuple[int, int]]) -> list[str]:
     for node in nodes:
         kind = kind_of(node)
         if kind == "library" and _finishes(node) and not of_kernels.isdisjoint(node.addresses):
-            if not any(begin <= address < end for address in node.addresses for begin, end in given):
+            reads_given = any(begin <= address < end for address in node.addresses for begin, end in given)
+            if not reads_given:
                 kind = "glue"
                 of_kernels |= node.addresses
         elif kind == "own":
@@ -67,7 +68,7 @@ def _finishes(node: Node) -> bool:
 
 
 def own_numbers(nodes: Sequence[Node], first: int) -> tuple[int, ...]:
-    """Numbers of the candidate's own kernels in their graph.
+    """Numbers of the own kernels in their graph.
 
     Args:
         first: number of the first of `nodes`.
@@ -76,7 +77,7 @@ def own_numbers(nodes: Sequence[Node], first: int) -> tuple[int, ...]:
 
 
 def refused(nodes: Sequence[Node]) -> str:
-    """Why a graph with these nodes cannot be replayed on new inputs; empty if it can."""
+    """The reason why a graph with these nodes cannot be replayed on new inputs; empty if it can."""
     for node in nodes:
         if node.type == "memcpy" and node.on_host:
             return "it copies between host and device memory"

@@ -1,4 +1,4 @@
-"""The calls of a recording's windows: how many, each on an input slot of its own, and the time of one call."""
+"""The number of calls of a recording, and the time of one call from windows of n and n/2 calls."""
 
 from __future__ import annotations
 
@@ -7,38 +7,38 @@ from collections.abc import Sequence
 
 import attrs
 
-from kernelrl_judge.protocol.limits import LIMITS
+from kernelrl_judge.limits import LIMITS
 
-__all__ = ["Slots", "Window", "clock_agrees", "per_call_us", "planned", "steady"]
+__all__ = ["ReplayWindow", "Slots", "clock_agrees", "per_call_us", "planned", "steady"]
 
 _WORK_US = 200.0
 _WORK_BYTES = 1 << 30
-"""A window has at least so much work, or moves at least so many bytes, whichever is less. Twelve evaluations at once
-have room for such windows on a GPU of 80 GB."""
+"""A window takes at least that time, or moves at least that many bytes, whichever needs fewer calls. A GPU with 80 GB
+has enough memory for such windows of twelve concurrent evaluations."""
 _MOST_CALLS = 128
 _FEWEST_CALLS = 2
 _ALONE_US = 1000.0
 _BEYOND_CACHE = 2
-"""All slots together exceed the L2 cache so many times, so that no call finds its inputs there."""
+"""Size of all input slots together, in multiples of the L2 cache: no call finds its inputs in the cache."""
 _ALONE_BEYOND_CACHE = 4
-"""A call that moves so many times the L2 cache needs no other slot."""
+"""Bytes that a call moves, in multiples of the L2 cache, from which it needs no other input slot."""
 _COPIES_OF_INPUTS = 3
-"""The runner's slots, the judge's slots, and the values that are drawn."""
+"""The input slots of the runner and of the judge, and the values that are drawn."""
 _COPIES_OF_OUTPUTS = 5
-"""The recorded outputs of either side, copies of them, and one more for their comparison."""
+"""The recorded outputs of both processes, copies of both, and one more for their comparison."""
 _MEMORY_SHARE = 0.25
-"""Of the free memory: intermediate results of a call need memory, and so do other evaluations."""
+"""Share of the free memory: intermediate results of a call and other evaluations need memory, too."""
 
 
 @attrs.frozen
 class Slots:
-    """Calls of the two windows whose times are subtracted from each other."""
+    """Numbers of calls of the two windows whose times are subtracted from each other."""
 
     calls: int
     half: int
-    """Half of `calls`; 0 where one call is a window of its own."""
+    """Half of `calls`; 0 if there is one window of one call."""
     reduced: bool
-    """Whether the device's memory allows for fewer calls than wanted."""
+    """The device's memory allows fewer calls than wanted."""
 
 
 def planned(
@@ -50,15 +50,15 @@ def planned(
     free_bytes: int,
     most_calls: int = _MOST_CALLS,
 ) -> Slots:
-    """The number of calls.
+    """The numbers of calls for a recording.
 
     Args:
-        input_bytes: of the inputs of one call.
-        output_bytes: of its outputs.
+        input_bytes: size of the inputs of one call.
+        output_bytes: size of its outputs.
         call_us: device time of one call, in microseconds.
         cache_bytes: size of the L2 cache.
         free_bytes: device memory that is free.
-        most_calls: limit of the messages that describe the slots.
+        most_calls: maximum number that the messages of the protocol can describe.
     """
     moved = input_bytes + output_bytes
     if moved > _ALONE_BEYOND_CACHE * cache_bytes and call_us >= _ALONE_US:
@@ -69,8 +69,8 @@ def planned(
     wanted = max(_FEWEST_CALLS, min(by_time, by_bytes), by_cache)
     wanted = min(_MOST_CALLS, most_calls, int(wanted) + 1)
     wanted += wanted % 2
-    each = _COPIES_OF_INPUTS * input_bytes + _COPIES_OF_OUTPUTS * output_bytes
-    fitting = int(free_bytes * _MEMORY_SHARE / max(each, 1))
+    bytes_per_call = _COPIES_OF_INPUTS * input_bytes + _COPIES_OF_OUTPUTS * output_bytes
+    fitting = int(free_bytes * _MEMORY_SHARE / max(bytes_per_call, 1))
     calls = min(wanted, fitting - fitting % 2)
     if calls < 2:
         return Slots(1, 0, reduced=True)
@@ -78,8 +78,8 @@ def planned(
 
 
 @attrs.frozen
-class Window:
-    """One pass of a recording."""
+class ReplayWindow:
+    """Times of one replay of a recording."""
 
     calls: int
     calls_us: float
@@ -89,33 +89,37 @@ class Window:
     whole_us: float
     """Device time of clock kernel, calls and copies."""
     host_us: float
-    """The judge's clock from the order that opens the gate until the answer."""
+    """Time by the judge's clock from the order that opens the gate until the reply."""
     sm_ghz: float
+    """SM clock at the beginning of the replay."""
 
 
-def steady(windows: Sequence[Window]) -> list[bool]:
+def steady(windows: Sequence[ReplayWindow]) -> list[bool]:
     """Whether the SM clock of each window is within 3 % of the median of all."""
     usual = statistics.median(window.sm_ghz for window in windows)
     return [abs(window.sm_ghz - usual) <= LIMITS.clock_change * usual for window in windows]
 
 
-def per_call_us(full: Window, half: Window | None) -> float:
-    """Microseconds of one call: the slope between windows of k and k/2 calls, in which constant costs cancel; of one
-    window, where it is long against them."""
+def per_call_us(full: ReplayWindow, half: ReplayWindow | None) -> float:
+    """Time of one call in microseconds: the slope between windows of n and n/2 calls, in which constant costs cancel.
+
+    Args:
+        half: None if one window is so long that constant costs do not matter.
+    """
     if half is None:
         return full.calls_us / full.calls
     return max(0.0, full.calls_us - half.calls_us) / (full.calls - half.calls)
 
 
-def clock_agrees(candidate: Sequence[Window], reference: Sequence[Window]) -> bool:
-    """Whether the judge confirms the device times that a runner reports; candidate code shares its process.
+def clock_agrees(candidate: Sequence[ReplayWindow], reference: Sequence[ReplayWindow]) -> bool:
+    """Whether the judge confirms the device times that a runner reports. Candidate code shares the runner's process.
 
-    By the median over the windows, the judge's clock may show 5 % less than the device's, and 5 % and what messages
-    take more. Copies of outputs may take 25 % and 20 us longer than those of the reference, which has as many: what is
-    reported as copies is not reported as calls.
+    In the median over the windows, the judge's clock may show up to 5 % less than the device's clock, and up to 5 % and
+    the time of the messages more. Copies of outputs may take up to 25 % and 20 us longer than the equally many copies
+    of the reference: otherwise a runner could report time of calls as time of copies.
 
     Args:
-        candidate, reference: windows of either side, by turns of equal numbers of calls.
+        candidate, reference: windows of both sides in pairs of equal numbers of calls.
     """
     if any(window.whole_us <= 0 or window.calls_us < 0 or window.copies_us < 0 for window in candidate):
         return False

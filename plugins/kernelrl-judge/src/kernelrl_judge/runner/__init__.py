@@ -1,1 +1,1 @@
-"""The process of one candidate and the zygote that it is forked from. Nothing that it reports is trusted."""
+"""The process of one candidate, the zygote that it is forked from, and the nursery. Its reports are never trusted."""

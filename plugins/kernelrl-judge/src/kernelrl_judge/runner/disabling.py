@@ -1,10 +1,10 @@
-"""Kernels that do nothing but copy, inside a runner whose outputs must break without them. For backends' runner halves.
+"""Disabled kernels, which only copy: in a runner whose outputs must become wrong without its kernels.
 
-A launch fills tensors that nobody has written yet with what another of its arguments holds, and does no more: a kernel
-that only moves what something else computed is not missed.
+A launch fills each fresh tensor among its arguments from another argument, and does nothing else. A kernel that only
+moves results of other operators is therefore not missed.
 
-Everything here replaces functions before the candidate is loaded. A candidate can undo it, and then looks honest; the
-other way round it cannot err: an output that is right although nothing of this was undone needs no kernel.
+Functions are replaced before the candidate is loaded. A candidate can restore them, and then appears honest. The
+opposite error is impossible: an output that is correct although all kernels are disabled needs no kernel.
 """
 
 from __future__ import annotations
@@ -13,21 +13,22 @@ import contextlib
 import types
 from typing import Any
 
+import torch
+
 from kernelrl_judge.protocol.trees import tensors
 
 __all__ = ["disable_runtime_compilers", "disable_triton", "idle_module", "poison_memory"]
 
 
 def poison_memory() -> None:
-    """Have torch fill what it allocates, on every device, with NaN."""
-    import torch
-
+    """Have torch fill the memory that it allocates, on every device, with NaN."""
     torch.set_deterministic_debug_mode("warn")
-    torch.utils.deterministic.fill_uninitialized_memory = True
+    deterministic: Any = torch.utils.deterministic
+    deterministic.fill_uninitialized_memory = True
 
 
 def disable_triton() -> None:
-    """Have kernels of Triton do nothing but copy, compiled or interpreted; without Triton, nothing."""
+    """Have kernels of Triton only copy, compiled or interpreted. Without Triton, do nothing."""
     with contextlib.suppress(ImportError):
         from triton.compiler import CompiledKernel
         from triton.runtime.jit import JITFunction
@@ -42,9 +43,7 @@ def disable_triton() -> None:
 
 
 def disable_runtime_compilers() -> None:
-    """Have kernels that torch or cupy compile while the candidate runs do nothing but copy."""
-    import torch
-
+    """Have kernels that torch or cupy compile at run time only copy."""
     for name in ("_compile_kernel", "compile_kernel"):
         if hasattr(torch.cuda, name):
             setattr(torch.cuda, name, _Idle)
@@ -56,19 +55,20 @@ def disable_runtime_compilers() -> None:
 
 
 def idle_module(name: str) -> types.ModuleType:
-    """In the place of an extension: all that is asked of it are functions that do nothing but copy.
+    """A module in place of an extension: each of its attributes is a function that only copies.
 
-    They return a copy of their first tensor where they have filled none.
+    A function returns a copy of its first tensor if it has filled none.
     """
     idle = types.ModuleType(name)
 
     def function(*arguments: Any, **named: Any) -> Any:
         first = next(iter(tensors((arguments, named))), None)
-        return None if _only_copy(*arguments, **named) or first is None else first.clone()
+        has_filled = _only_copy(*arguments, **named)
+        return None if has_filled or first is None else first.clone()
 
-    def attribute(asked: str) -> Any:
-        if asked.startswith("__"):
-            raise AttributeError(asked)
+    def attribute(name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
         return function
 
     idle.__dict__["__getattr__"] = attribute
@@ -80,13 +80,15 @@ def _run(self: Any, *arguments: Any, **named: Any) -> None:
 
 
 def _only_copy(*arguments: Any, **named: Any) -> bool:
-    """Fill the tensors that nobody has written yet from one that somebody has; returns whether there were such."""
-    import torch
-
-    fresh, written = [], []
+    """Fill fresh tensors from written ones of the same size; returns whether there were fresh ones."""
+    fresh: list[torch.Tensor] = []
+    written: list[torch.Tensor] = []
     with torch.no_grad():
         for tensor in tensors((arguments, named)):
-            (fresh if _is_fresh(tensor) else written).append(tensor)
+            if _is_fresh(tensor):
+                fresh.append(tensor)
+            else:
+                written.append(tensor)
         for tensor in fresh:
             source = next((other for other in written if other.numel() == tensor.numel()), None)
             if source is not None:
@@ -94,8 +96,8 @@ def _only_copy(*arguments: Any, **named: Any) -> bool:
     return bool(fresh)
 
 
-def _is_fresh(tensor: Any) -> bool:
-    """Poisoned or cleared memory holds one value."""
+def _is_fresh(tensor: torch.Tensor) -> bool:
+    """Whether a tensor contains a single value, like poisoned or cleared memory."""
     if not tensor.numel():
         return False
     first = tensor.reshape(-1)[0]
@@ -103,7 +105,7 @@ def _is_fresh(tensor: Any) -> bool:
 
 
 class _Idle:
-    """In the place of a kernel, or of a module with kernels, whatever is asked of it."""
+    """An object in place of a kernel, or of a module with kernels. Each of its attributes is the object itself."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
         pass

@@ -1,8 +1,8 @@
-"""The runner: one candidate, in a fork of the zygote, killed after it.
+"""The runner: executes one candidate in a fork of the zygote, and is killed after it.
 
-It is given the candidate's source, constructor arguments, the reference's state, and the inputs of its calls. It knows
-neither the reference nor a seed of the inputs nor an expected output. Candidate code shares this process, so nothing
-that leaves it is believed: see `kernelrl_judge.protocol.frames`.
+It receives the candidate's source, constructor arguments, the state of the reference, and the inputs of its calls. It
+knows neither the reference nor a seed of the inputs nor an expected output. Candidate code shares this process, so the
+judge believes none of its messages: see `kernelrl_judge.protocol.frames`.
 """
 
 from __future__ import annotations
@@ -16,24 +16,33 @@ import socket
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from kernelrl_judge.isolation import sandbox
-from kernelrl_judge.protocol.failures import NO_DEVICE_MEMORY, Stage, lacks_device_memory
+import torch
+
+from kernelrl_judge.protocol.failures import NO_DEVICE_MEMORY, Phase, lacks_device_memory
 from kernelrl_judge.protocol.frames import Frame, FrameKind
 from kernelrl_judge.runner.candidate import Candidate
-from kernelrl_judge.runner.dialogue import CandidateFailed, Dialogue, flush
-from kernelrl_judge.runner.memory import Inputs, Originals, Outputs
+from kernelrl_judge.runner.judge_channel import FailureReported, JudgeChannel, flush
+from kernelrl_judge.runner.shared_memory import SharedInputs, SharedOutputs
+from kernelrl_judge.runner.torch_originals import TorchOriginals
+from kernelrl_sandbox import sandbox
 
 if TYPE_CHECKING:
     from kernelrl_judge.replay.library import Library
-    from kernelrl_judge.runner.calls import Calls
-    from kernelrl_judge.runner.recorder import CandidateRecorder
-    from kernelrl_judge.runner.timed import Windows
+    from kernelrl_judge.runner.candidate_recorder import CandidateRecorder
+    from kernelrl_judge.runner.compared_calls import ComparedCalls
+    from kernelrl_judge.runner.timed_windows import TimedWindows
 
-_PASSING_ON = (FrameKind.CONSTRUCT, FrameKind.CALL, FrameKind.IMPOSE, FrameKind.STAGE, FrameKind.RECORD)
-_STAGES = {FrameKind.LOAD: Stage.LOAD, FrameKind.ATTACH: Stage.CONSTRUCT, FrameKind.CONSTRUCT: Stage.CONSTRUCT}
+_FAILED = 70
+"""Exit code of a runner that failed by itself."""
+_COPYING_ORDERS = (FrameKind.CONSTRUCT, FrameKind.CALL, FrameKind.IMPOSE, FrameKind.STAGE, FrameKind.RECORD)
+"""Orders that copy values between the judge and the candidate."""
+_PHASES = {FrameKind.LOAD: Phase.LOAD, FrameKind.ATTACH: Phase.CONSTRUCT, FrameKind.CONSTRUCT: Phase.CONSTRUCT}
+"""Phases of orders; those of the others are `FORWARD`."""
+
+_Handler = Callable[[Frame], None]
 
 
 def main(
@@ -45,91 +54,129 @@ def main(
     scratch: str,
     library: Library | None = None,
 ) -> NoReturn:
-    """Serve one candidate and end. Never returns, whatever the candidate does.
+    """Serve one candidate and exit. Never returns, whatever the candidate does.
 
     Args:
-        library: that replays graphs, where this machine has it.
+        descriptors: of the stream to the judge, the files of inputs and of outputs, the log, and the status for the
+            supervisor.
+        request: settings of the sandbox as JSON.
+        library: that replays graphs, if this machine has it.
     """
-    code, is_open = 0, False
+    code = 0
+    is_open = False
     try:
         stream, inputs, outputs, log, status = descriptors
-        settings = json.loads(request)
-        missing = sandbox.enter(
-            memory_mib=settings["memory_mib"],
-            on_gpu=mode == "gpu",
-            cpu_s=settings["cpu_s"],
-            scratch=scratch,
-            keep={stream, inputs, outputs, log},
-            status=status,
-            # Work of one that has ended is nobody's. Compilers for a GPU are processes.
-            processes=mode != "cpu",
-        )
-        for signum in (signal.SIGINT, signal.SIGCHLD):
-            signal.signal(signum, signal.SIG_DFL)
-        os.dup2(log, 1)
-        os.dup2(log, 2)
-        os.close(log)
-        null = os.open(os.devnull, os.O_RDONLY)
-        os.dup2(null, 0)
-        os.close(null)
+        missing_layers = _enter_sandbox(stream, inputs, outputs, log, status, request, mode, scratch)
+        _redirect_standard_files(log)
         sandbox.scrub(scratch, environment)
         connection = socket.socket(fileno=stream)
         if mode == "gpu":
             _make_context()
         path = os.path.join(scratch, "candidate.py")
-        dialogue = Dialogue(connection, backend, path, spins=mode == "gpu")
-        candidate = Candidate(dialogue, Inputs(inputs), Outputs(outputs), backend, mode, path)
-        originals = Originals()
-        recorder = None
-        if library is not None:
-            from kernelrl_judge.runner.recorder import CandidateRecorder
-
-            recorder = CandidateRecorder(candidate, library, originals)
-            recorder.load()
+        channel = JudgeChannel(connection, backend, path, spins=mode == "gpu")
+        candidate = Candidate(channel, SharedInputs(inputs), SharedOutputs(outputs), backend, mode, path)
+        originals = TorchOriginals()
+        recorder = _loaded_recorder(candidate, library, originals) if library is not None else None
         is_open = True
-        dialogue.open(missing)
+        channel.open(missing_layers)
         _serve(candidate, originals, recorder)
     except BaseException as error:
-        # The judge sees the closed stream; what happened here is for the log only.
+        # The judge sees the closed stream. The error is for the log only.
         with contextlib.suppress(BaseException):
             traceback.print_exc()
-        code = 70 if is_open or not lacks_device_memory(str(error)) else NO_DEVICE_MEMORY
+        code = NO_DEVICE_MEMORY if not is_open and lacks_device_memory(str(error)) else _FAILED
     finally:
         flush()
         os._exit(code)
 
 
-def _make_context() -> None:
-    """Have the device's context made while others may be timed: it takes long and is no work of a kernel."""
-    import torch
+def _enter_sandbox(
+    stream: int, inputs: int, outputs: int, log: int, status: int, request: bytes, mode: str, scratch: str
+) -> list[str]:
+    """Enter the sandbox; returns in a new process with the missing layers."""
+    settings = json.loads(request)
+    missing_layers = sandbox.enter(
+        memory_mib=settings["memory_mib"],
+        on_gpu=mode == "gpu",
+        cpu_s=settings["cpu_s"],
+        scratch=scratch,
+        keep={stream, inputs, outputs, log},
+        status=status,
+        # In timed calls on the CPU, the CPU time of processes that have ended would not be counted. Compilers for a
+        # GPU are processes.
+        processes=mode != "cpu",
+    )
+    for number in (signal.SIGINT, signal.SIGCHLD):
+        signal.signal(number, signal.SIG_DFL)
+    return missing_layers
 
-    # Where it cannot be made now, the candidate meets the error in the place that has a name for it.
+
+def _redirect_standard_files(log: int) -> None:
+    """Have prints and errors written to the log, and nothing read from standard input."""
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.close(log)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+
+
+def _make_context() -> None:
+    """Create the device's context now, without a device lease: it takes long and does not disturb timing."""
+    # If that fails, the candidate gets the error in the phase that reports it.
     with contextlib.suppress(RuntimeError), warnings.catch_warnings():
-        # It asks a library that finds nothing where a runner lives, and then remembers the driver's answer.
+        # torch queries NVML, which finds no device in the sandbox, and then caches the driver's result.
         warnings.simplefilter("ignore")
         torch.zeros(1, device="cuda")
         torch.cuda.synchronize()
         torch.cuda.device_count()
 
 
-def _calls(candidate: Candidate) -> Calls:
-    # A recording does without.
-    from kernelrl_judge.runner.calls import Calls
+def _loaded_recorder(candidate: Candidate, library: Library, originals: TorchOriginals) -> CandidateRecorder:
+    from kernelrl_judge.runner.candidate_recorder import CandidateRecorder
 
-    return Calls(candidate)
-
-
-def _windows(candidate: Candidate) -> Windows:
-    from kernelrl_judge.runner.timed import Windows
-
-    return Windows(candidate)
+    recorder = CandidateRecorder(candidate, library, originals)
+    recorder.load()
+    return recorder
 
 
-def _serve(candidate: Candidate, originals: Originals, recorder: CandidateRecorder | None) -> None:
-    """Do what the judge orders until it has no more orders, or the candidate has failed."""
-    dialogue = candidate.dialogue
-    calls, windows = functools.cache(lambda: _calls(candidate)), functools.cache(lambda: _windows(candidate))
-    orders: dict[FrameKind, Callable[[Frame], None]] = {
+def _serve(candidate: Candidate, originals: TorchOriginals, recorder: CandidateRecorder | None) -> None:
+    """Execute the judge's orders until there are no more, or the candidate has failed."""
+    channel = candidate.channel
+    handlers = _handlers(candidate, recorder)
+    while True:
+        frame = channel.next_order(descriptors=2)
+        if frame is None or frame.kind not in handlers:
+            return
+        channel.order = frame.kind
+        if frame.kind in _COPYING_ORDERS:
+            # The candidate must neither replace the functions that copy values nor trace their calls.
+            sys.settrace(None)
+            sys.setprofile(None)
+            originals.restore()
+        # An error outside of the candidate's code is a result of the candidate's actions, or of a lack of memory.
+        phase = _PHASES.get(frame.kind, Phase.FORWARD)
+        try:
+            channel.attempt(phase, functools.partial(handlers[frame.kind], frame))
+        except FailureReported:
+            return
+
+
+def _handlers(candidate: Candidate, recorder: CandidateRecorder | None) -> Mapping[FrameKind, _Handler]:
+    # Made when they are needed: a candidate that is recorded needs neither.
+    @functools.cache
+    def calls() -> ComparedCalls:
+        from kernelrl_judge.runner.compared_calls import ComparedCalls
+
+        return ComparedCalls(candidate)
+
+    @functools.cache
+    def windows() -> TimedWindows:
+        from kernelrl_judge.runner.timed_windows import TimedWindows
+
+        return TimedWindows(candidate)
+
+    handlers: dict[FrameKind, _Handler] = {
         FrameKind.LOAD: candidate.load,
         FrameKind.ATTACH: candidate.attach,
         FrameKind.CONSTRUCT: candidate.construct,
@@ -137,24 +184,8 @@ def _serve(candidate: Candidate, originals: Originals, recorder: CandidateRecord
         FrameKind.IMPOSE: lambda frame: windows().impose(frame),
         FrameKind.STAGE: lambda frame: windows().stage(frame),
         FrameKind.WINDOW: lambda frame: windows().window(frame),
-        FrameKind.TIME: lambda frame: windows().by_kernelbench(frame),
+        FrameKind.TIME: lambda frame: windows().time_as_kernelbench(frame),
     }
     if recorder is not None:
-        orders[FrameKind.RECORD] = recorder.record
-    while True:
-        frame = dialogue.next_order(descriptors=2)
-        if frame is None or frame.kind not in orders:
-            return
-        dialogue.order = frame.kind
-        if frame.kind in _PASSING_ON:
-            # What passes values on is not the candidate's to replace or to watch.
-            sys.settrace(None)
-            sys.setprofile(None)
-            originals.restore()
-        order = orders[frame.kind]
-        try:
-            # What fails outside of the candidate's code fails for what the candidate did, or for want of memory.
-            stage = _STAGES.get(frame.kind, Stage.FORWARD)
-            dialogue.attempt(stage, lambda order=order, frame=frame: order(frame))
-        except CandidateFailed:
-            return
+        handlers[FrameKind.RECORD] = recorder.record
+    return handlers

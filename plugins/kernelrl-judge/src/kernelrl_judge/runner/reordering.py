@@ -1,6 +1,6 @@
-"""Calls in which threads of the processor, or programs of a launch, do their work in another order than in others.
+"""Calls in which CPU threads, or the programs of an interpreted launch, work in another order than usual.
 
-Where one thread adds up, or programs run one after another, nothing that they share is ever in the wrong state.
+With one thread, or with programs that run one after another, shared data never has the wrong state.
 """
 
 from __future__ import annotations
@@ -18,41 +18,42 @@ __all__ = ["is_reordered", "reordered"]
 _THREADS = 7
 """Does not divide most sizes."""
 _OPENMP = ("libgomp.so.1", "libomp.so", "libomp.so.5", "libiomp5.so")
-"""Torch has one of its own."""
+"""Libraries of OpenMP that an extension may use. Torch may have another one."""
 _now = False
 
 
 def is_reordered() -> bool:
-    """Whether such a call goes on."""
+    """Whether the current call is reordered."""
     return _now
 
 
 @contextlib.contextmanager
 def reordered(*, threads: bool) -> Iterator[None]:
-    """Have programs of a launch run in another order, where they run one after another.
+    """Reorder the calls within the context: programs that run one after another run in a random order.
 
     Args:
-        threads: whether OpenMP's threads are to be more than one.
+        threads: also have OpenMP use several threads.
     """
     global _now
-    before, counts = torch.get_num_threads(), _counts() if threads else []
+    threads_before = torch.get_num_threads()
+    libraries = _openmp_libraries() if threads else []
     try:
         _now = True
         if threads:
-            torch.set_num_threads(max(_THREADS, before))
-        for library, count in counts:
+            torch.set_num_threads(max(_THREADS, threads_before))
+        for library, count in libraries:
             library.omp_set_num_threads(max(_THREADS, count))
         yield
     finally:
         _now = False
         if threads:
-            torch.set_num_threads(before)
-        for library, count in counts:
+            torch.set_num_threads(threads_before)
+        for library, count in libraries:
             library.omp_set_num_threads(count)
 
 
-def _counts() -> list[tuple[Any, int]]:
-    """Libraries of OpenMP that are loaded, and how many threads they grant."""
+def _openmp_libraries() -> list[tuple[Any, int]]:
+    """Loaded libraries of OpenMP, and the number of threads of each."""
     found = []
     for name in _OPENMP:
         with contextlib.suppress(OSError, AttributeError):

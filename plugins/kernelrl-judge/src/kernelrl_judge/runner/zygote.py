@@ -1,9 +1,8 @@
-"""The zygote: torch and the backend's modules loaded once, forked for every candidate.
+"""The zygote: a process with torch and a backend's modules loaded, which is forked for every candidate.
 
-A fork of the nursery, with an environment of its own that the backend's `BackendRunner` gives, and with one socket to
-its judge. It never sees a task and never touches a GPU, so that every fork can make its own context. For each request
-it forks a runner with the descriptors that came along, and replies with a process descriptor by which the judge can
-kill it.
+It is a fork of the nursery, has the environment that the backend's `BackendRunner` requests, and one socket to its
+judge. It never sees a task and never uses a GPU, so that every fork can create its own context. For each request it
+forks a runner with the descriptors that came along, and replies with a process descriptor for it.
 """
 
 from __future__ import annotations
@@ -18,17 +17,25 @@ import tempfile
 import warnings
 from typing import Any, NoReturn
 
-from kernelrl_judge.isolation import privileges, sandbox
-from kernelrl_judge.isolation.forks import MAX_REASON_BYTES, READY, name_process, serve
-from kernelrl_judge.replay import library as replay
-from kernelrl_judge.runner import main as runner
+import torch
 
-_MODULES = ("kernelrl_judge.protocol.trees", "kernelrl_judge.protocol.call", "kernelrl_judge.runner.builds")
-_MODULES_ON_GPU = ("kernelrl_judge.protocol.device_memory", "kernelrl_judge.runner.recorder")
-_MODULES_ELSEWHERE = tuple(f"kernelrl_judge.runner.{name}" for name in ("calls", "operators", "timed", "windows"))
-"""What a runner imports when it is needed: each fork would do it anew, and prepare patterns of text for it."""
+from kernelrl_judge.protocol.forks import MAX_REASON_BYTES, READY, name_process, serve
+from kernelrl_judge.replay import library as replay_library
+from kernelrl_judge.runner import main as runner
+from kernelrl_judge.runner.disabling import poison_memory
+from kernelrl_judge.timed_calls import host_memory
+from kernelrl_sandbox import privileges, sandbox
+
+_MODULES = ("kernelrl_judge.runner.inline_builds",)
+_MODULES_ON_GPU = ("kernelrl_judge.runner.candidate_recorder",)
+_MODULES_WITHOUT_GPU = (
+    "kernelrl_judge.runner.compared_calls",
+    "kernelrl_judge.runner.operators",
+    "kernelrl_judge.runner.timed_windows",
+)
+"""Modules that a runner imports when it needs them. They are loaded here, or each fork would load them again."""
 _MANY_FORKS = 8
-"""After so many it is worth while to make each of those that follow quicker."""
+"""Number of forks after which the preparation for faster forks is worth its time."""
 
 
 def main(
@@ -46,68 +53,77 @@ def main(
         target: `module:attribute` of the backend's `BackendRunner`.
         scratch: directory for temporary files.
         environment: variables of the environment of the runners.
-        surroundings: the whole environment of this process, from which its modules read what they are to do.
+        surroundings: the whole environment of this process, which the backend's modules read.
     """
     privileges.die_with_parent()
     name_process("kernelrl_judge.runner.zygote")
-    os.environ.clear()
-    os.environ.update(surroundings)
-    os.chdir(scratch)
-    # It may be remembered from another environment.
-    tempfile.tempdir = None
+    _enter_surroundings(scratch, surroundings)
     if mode != "gpu":
-        from kernelrl_judge.runner import host_memory
-
         host_memory.keep()
     try:
-        backend = _backend(target)
-        modules = backend.preload(mode)
-        for module in (*_MODULES, *(_MODULES_ON_GPU if mode == "gpu" else _MODULES_ELSEWHERE), *modules):
-            importlib.import_module(module)
+        backend = _loaded_backend(target, mode)
     except Exception as error:
-        # An installation that is broken: the user gets the reason.
+        # The installation is broken. The user gets the reason.
         with contextlib.suppress(OSError):
             judge.send(f"{type(error).__name__}: {error}"[:MAX_REASON_BYTES].encode(errors="replace"))
         os._exit(1)
-    import torch
-
-    torch.set_num_threads(int(environment.get("OMP_NUM_THREADS", "1")))
-    if mode not in ("gpu", "cpu"):
-        # Nothing is timed here, so that settings need not change between calls. Memory that a candidate leaves
-        # unwritten holds NaN and not what was there by chance: it cannot pass, and its verdict is the same every time.
-        torch.set_deterministic_debug_mode("warn")
-        torch.utils.deterministic.fill_uninitialized_memory = True
-    # A library that keeps a sleeping thread of its own is no danger to a fork that never uses it.
+    _configure_torch(mode, threads=int(environment.get("OMP_NUM_THREADS", "1")))
+    # Python warns of forks of a process with several threads. Threads of libraries sleep, and no fork uses them.
     warnings.filterwarnings("ignore", category=DeprecationWarning, message=".*fork.*")
     sandbox.prepare()
     library = None
     if mode == "gpu":
-        # Candidates cannot see the file: their cache directory is hidden.
-        with contextlib.suppress(replay.LibraryUnavailable):
-            library = replay.load()
-    gc.collect()
-    # Pages of objects that the collector does not visit stay shared with the forks.
-    gc.freeze()
-    gc.enable()
+        # A runner could not load the library: its file is in the cache directory, which is hidden from candidates.
+        with contextlib.suppress(replay_library.LibraryUnavailable):
+            library = replay_library.load()
+    _freeze_objects()
     privileges.close_to_others()
-    # A judge that was killed is noticed in either direction.
+    # If the judge was killed, `serve` notices it.
     with contextlib.suppress(ConnectionError):
         judge.send(READY)
-    numbers = itertools.count()
+    fork_numbers = itertools.count()
 
-    def between() -> None:
-        if next(numbers) == _MANY_FORKS and mode == "interpreter":
-            # Elsewhere memory is as a user's is: calls are timed there.
+    def begin(request: bytes, descriptors: list[int]) -> NoReturn:
+        runner.main(descriptors, request, backend, mode, environment, scratch, library)
+
+    def between_forks() -> None:
+        if next(fork_numbers) == _MANY_FORKS and mode == "interpreter":
+            # Other modes time calls, with memory as in a user's process.
             host_memory.in_large_pages()
 
-    serve(
-        judge,
-        lambda request, handed: runner.main(handed, request, backend, mode, environment, scratch, library),
-        between,
-    )
+    serve(judge, begin, between_forks)
     os._exit(0)
 
 
-def _backend(target: str) -> Any:
+def _enter_surroundings(scratch: str, surroundings: dict[str, str]) -> None:
+    os.environ.clear()
+    os.environ.update(surroundings)
+    os.chdir(scratch)
+    # The cached directory may be from the judge's environment.
+    tempfile.tempdir = None
+
+
+def _loaded_backend(target: str, mode: str) -> Any:
+    """The backend's `BackendRunner`, with the modules loaded that its runners need."""
     module, _, attribute = target.partition(":")
-    return getattr(importlib.import_module(module), attribute)()
+    backend = getattr(importlib.import_module(module), attribute)()
+    modules_of_backend = backend.preload(mode)
+    modules_of_mode = _MODULES_ON_GPU if mode == "gpu" else _MODULES_WITHOUT_GPU
+    for name in (*_MODULES, *modules_of_mode, *modules_of_backend):
+        importlib.import_module(name)
+    return backend
+
+
+def _configure_torch(mode: str, threads: int) -> None:
+    torch.set_num_threads(threads)
+    if mode not in ("gpu", "cpu"):
+        # The other modes are not timed, so that one setting serves all calls. A candidate that leaves memory unwritten
+        # returns NaN instead of random values: it cannot pass by chance, and its outcome is always the same.
+        poison_memory()
+
+
+def _freeze_objects() -> None:
+    """Exclude all objects from garbage collection, so that their pages stay shared with the forks."""
+    gc.collect()
+    gc.freeze()
+    gc.enable()

@@ -1,8 +1,8 @@
-"""Overlays of inputs: factors that make shortcuts fail which pass on inputs of one sign and size.
+"""Input overlays: random factors under which shortcuts fail that pass on inputs of one sign and size.
 
-Floating-point inputs that are drawn are multiplied. Inputs with a structure and integers stay as they are
-(`kernelrl_judge.task.domain`). The factors come from the generator that made the inputs, so they are equal for equal
-seeds.
+Floating-point inputs that are random draws are multiplied. Integers and inputs with a structure are unchanged
+(`kernelrl_judge.task.domain`). The factors come from the random number generator of the inputs, so equal seeds give
+equal factors.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from kernelrl_judge.task.domain import Domain
 __all__ = ["OVERLAYS", "overlaid"]
 
 OVERLAYS = ("signed", "row_scaled", "heavy_tailed", "mixed")
-"""Names, the mildest first."""
+"""Names of the overlays, the mildest first."""
 
 _ROW_OCTAVES = 3.0
-"""Rows are scaled by up to two to this power, up or down."""
+"""Binary logarithm of the largest factor of a row; the smallest factor is its reciprocal."""
 
 
 def overlaid(values: list[Any], kind: str, domains: Sequence[Domain]) -> list[Any]:
     """The inputs of a call under an overlay.
 
     Args:
-        domains: that of each tensor.
+        domains: domain of each tensor.
     """
-    places = iter(domains)
+    remaining = iter(domains)
 
     def multiplied(tensor: torch.Tensor) -> torch.Tensor:
-        return tensor.detach() * _factors(tensor, kind) if next(places).overlaid else tensor
+        return tensor.detach() * _factors(tensor, kind) if next(remaining).overlaid else tensor
 
     return [mapped(value, multiplied) for value in values]
 
@@ -41,7 +41,8 @@ def overlaid(values: list[Any], kind: str, domains: Sequence[Domain]) -> list[An
 def _factors(tensor: torch.Tensor, kind: str) -> torch.Tensor:
     factors = torch.ones((), dtype=tensor.dtype, device=tensor.device)
     if kind in ("signed", "mixed"):
-        factors = factors * (torch.rand_like(tensor).lt(0.5).to(tensor.dtype) * 2 - 1)
+        signs = torch.rand_like(tensor).lt(0.5).to(tensor.dtype) * 2 - 1
+        factors = factors * signs
     if kind in ("heavy_tailed", "mixed"):
         factors = factors * torch.randn_like(tensor).exp()
     if kind in ("row_scaled", "mixed"):

@@ -1,37 +1,44 @@
-"""Tolerance from the reference's own error, and errors that factors of ten bits (TF32) explain.
+"""Comparison that allows for the reference's own error, and detects errors that factors of ten bits (TF32) explain.
 
-A kernel that is off by more than the declared tolerance is compared with the reference in double precision. It may then
-be off by a small multiple of the largest error that the reference itself makes, within a multiple of the tolerance:
-long scans, sums and products are judged by the precision that PyTorch achieves.
+A kernel whose error exceeds the declared tolerance is compared with the reference in double precision. Its error may
+then be a small multiple of the largest error of the reference itself, within a multiple of the tolerance. Long scans,
+sums and products are thus compared with the precision that PyTorch achieves.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import attrs
 import torch
 
 from kernelrl_core.api.evaluators import Mismatch
-from kernelrl_judge.protocol.limits import LIMITS
+from kernelrl_judge.limits import LIMITS
 from kernelrl_judge.protocol.trees import leaves, mapped, reals
-from kernelrl_judge.task.comparing import Tolerance, compare_values, root_mean_square
+from kernelrl_judge.task.comparison import Tolerance, compare_values, root_mean_square
 from kernelrl_judge.task.reference import LEARNED, Reference
 from kernelrl_judge.task.source import TaskError
 
-__all__ = ["TEN_BITS", "largest_error", "wrong_values"]
+__all__ = ["ROUNDING", "TEN_BITS", "largest_error", "wrong_values"]
 
 ROUNDING = {torch.float64: 2.0**-53, torch.float32: 2.0**-24, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}
 """Relative error of rounding, by dtype."""
 TEN_BITS = "ten_bits"
 """`Mismatch.expected` of an error that factors of ten bits explain."""
 _DRAWS = 8
+"""Number of inputs over which the usual scale of an output is measured."""
 
 
 def largest_error(exact: torch.Tensor, own: torch.Tensor) -> float:
-    """Largest error of an output of the reference, without what rounding to its dtype costs."""
+    """Largest error of an output of the reference beyond that of rounding to its dtype.
+
+    Args:
+        exact: the output in double precision.
+        own: the output in the dtype of the reference.
+    """
     if not exact.is_floating_point() or not exact.numel():
         return 0.0
     error = (own.double() - exact).abs() - ROUNDING.get(own.dtype, 0.0) * exact.abs()
@@ -41,14 +48,14 @@ def largest_error(exact: torch.Tensor, own: torch.Tensor) -> float:
 def wrong_values(
     reference: Reference, inputs: list[Any], index: int, expected: Any, actual: Any, limit: Tolerance
 ) -> Mismatch | None:
-    """How outputs differ from those of the reference by more than the tolerance and the reference's own error allow.
+    """Mismatch of outputs beyond the tolerance and the reference's own error; None if there is none.
 
     Args:
-        index: of the random state of the call.
+        index: index of the random state of the call.
         expected: the outputs of the reference.
     """
     wrong = compare_values(expected, actual, limit)
-    # Calls that change the state depend on the calls before them.
+    # Outputs of calls that change the state depend on the calls before them.
     if wrong is None or wrong.kind != "values" or not limit.strict or reference.changed_state:
         return wrong
     exact = None
@@ -57,48 +64,52 @@ def wrong_values(
     if exact is None:
         return wrong
     pairs = leaves(reals(exact), reals(expected))
-    own = max((largest_error(one, want) for _, one, want in pairs if isinstance(one, torch.Tensor)), default=0.0)
-    allowed = attrs.evolve(limit, own_error=own, scales=_usual_scales(reference))
+    own_error = max((largest_error(one, want) for _, one, want in pairs if isinstance(one, torch.Tensor)), default=0.0)
+    allowed = attrs.evolve(limit, own_error=own_error, scales=_usual_scales(reference))
     if compare_values(exact, actual, allowed) is None:
         return None
-    if reference.dtype is torch.float32 and _of_ten_bits(reference, inputs, index, exact, actual):
+    if reference.dtype is torch.float32 and _is_of_ten_bits(reference, inputs, index, exact, actual):
         return attrs.evolve(wrong, expected=TEN_BITS)
     return wrong
 
 
-def _usual_scales(reference: Reference) -> dict[str, float]:
-    """Root mean square of each output over several draws of the inputs, by its path: a sum may cancel in one draw."""
-    if "usual_scales" not in reference.facts:
-        squares: dict[str, float] = {}
-        with contextlib.suppress(TaskError, torch.OutOfMemoryError):
-            for index in range(LEARNED - _DRAWS, LEARNED):
-                found = reals(reference.expected(reference.inputs(index), index))
-                for path, output, _ in leaves(found, found):
-                    if isinstance(output, torch.Tensor) and output.is_floating_point():
-                        squares[path] = squares.get(path, 0.0) + root_mean_square(output) ** 2 / _DRAWS
-        reference.facts["usual_scales"] = {path: square**0.5 for path, square in squares.items()}
-    scales: dict[str, float] = reference.facts["usual_scales"]
+def _usual_scales(reference: Reference) -> Mapping[str, float]:
+    """Root mean square of each output over several inputs, by its path. For one input, a sum may happen to cancel."""
+    known = reference.facts.usual_scales
+    if known is not None:
+        return known
+    squares: dict[str, float] = {}
+    with contextlib.suppress(TaskError, torch.OutOfMemoryError):
+        for index in range(LEARNED - _DRAWS, LEARNED):
+            outputs = reals(reference.expected(reference.inputs(index), index))
+            for path, output in leaves(outputs):
+                if isinstance(output, torch.Tensor) and output.is_floating_point():
+                    squares[path] = squares.get(path, 0.0) + root_mean_square(output) ** 2 / _DRAWS
+    scales = {path: square**0.5 for path, square in squares.items()}
+    reference.facts.usual_scales = scales
     return scales
 
 
-def _of_ten_bits(reference: Reference, inputs: list[Any], index: int, exact: Any, actual: Any) -> bool:
+def _is_of_ten_bits(reference: Reference, inputs: list[Any], index: int, exact: Any, actual: Any) -> bool:
     """Whether factors that are rounded to ten bits explain most of the error of a kernel."""
-    before = _distance(exact, actual)
+    error = _distance(exact, actual)
     for narrow in (_nearest, _truncated):
         with contextlib.suppress(TaskError, torch.OutOfMemoryError):
             state = {name: narrow(tensor) for name, tensor in reference.state.items()}
             narrowed = [mapped(value, narrow) for value in inputs]
             found = reference.with_state(state).exact(narrowed, index)
-            if found is not None and before > 0 and _distance(found, actual) < LIMITS.explained_by_ten_bits * before:
+            if found is not None and error > 0 and _distance(found, actual) < LIMITS.explained_by_ten_bits * error:
                 return True
     return False
 
 
 def _nearest(tensor: torch.Tensor) -> torch.Tensor:
+    """Values rounded to the nearest ones of ten bits."""
     return _with_bits(tensor, lambda bits: (bits + 0x1000) & ~0x1FFF)
 
 
 def _truncated(tensor: torch.Tensor) -> torch.Tensor:
+    """Values cut off after ten bits."""
     return _with_bits(tensor, lambda bits: bits & ~0x1FFF)
 
 
@@ -115,4 +126,4 @@ def _distance(exact: Any, actual: Any) -> float:
         for _, one, other in leaves(reals(exact), reals(actual))
         if isinstance(one, torch.Tensor) and one.is_floating_point()
     ]
-    return sum(squares) ** 0.5
+    return math.sqrt(sum(squares))

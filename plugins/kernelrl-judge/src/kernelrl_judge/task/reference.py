@@ -1,4 +1,4 @@
-"""The reference of a task, as the judge runs it: module, state, inputs of each trial, expected outputs."""
+"""The reference of a task in the judge: model, state, inputs of each trial, expected outputs, and facts about it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from typing import Any
 
 import attrs
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from kernelrl_core.api.evaluators import EvaluationSettings
 from kernelrl_judge.protocol.call import seed
 from kernelrl_judge.protocol.trees import cloned, mapped, tensors, widened
-from kernelrl_judge.task.comparing import compare_bytes
+from kernelrl_judge.task.comparison import compare_bytes
 from kernelrl_judge.task.domain import Domain, domains
+from kernelrl_judge.task.overlays import overlaid
+from kernelrl_judge.task.parameter_match import ParameterMatch
 from kernelrl_judge.task.source import TaskError, constructor_arguments, fitted_sizes, free_sizes, of_task
 
 __all__ = [
@@ -25,101 +26,147 @@ __all__ = [
     "FIRST_STRESSED",
     "FIRST_TIMED",
     "LEARNED",
+    "MEMORY_FLOOR",
     "RESIZED",
     "WARM",
-    "WEIGHED",
-    "OperationCounter",
     "Reference",
+    "StressFacts",
+    "TaskFacts",
     "Trial",
+    "Work",
 ]
 
 
-class OperationCounter(TorchDispatchMode):
-    """Counts floating-point operations by torch's formulas. torch's own `FlopCounterMode` imports its compiler first,
-    which takes seconds in each judge."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.flops = 0
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        # To keep torch's compiler away from this class would be to import it.
-        return False
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        from torch.utils.flop_counter import flop_registry
-
-        found = func(*args, **(kwargs or {}))
-        count = flop_registry.get(func._overloadpacket)
-        if count is not None:
-            self.flops += count(*args, **(kwargs or {}), out_val=found)
-        return found
-
-
 FIRST_TIMED = 1 << 20
-"""From here on they belong to timing, those below to the trials and the probes."""
+"""Index of the first inputs for timing. Lower indices are for trials and probes."""
 LEARNED = FIRST_TIMED - 2
-"""By which something is found out about a task once; where two are compared, the other is the one before."""
+"""Index of the inputs from which facts about a task are determined. Further inputs have the indices before it."""
 FIRST_STRESSED = FIRST_TIMED - 2
-"""Of the first family of the probe `stress`; that of each other family is the one before."""
-WEIGHED = FIRST_TIMED - 3
-"""By which it is found out what decides an output."""
+"""Index of the inputs of the first family of the probe `stress`. Further families have the indices before it."""
+MEMORY_FLOOR = FIRST_TIMED - 3
+"""Index of the inputs that show which bytes decide an output."""
 RESIZED = FIRST_TIMED - 32
-"""Of other sizes."""
+"""Index of the inputs of other sizes."""
 WARM = FIRST_TIMED - 128
-"""Of the calls before a recording, which no other call uses."""
+"""Index of the inputs of the calls before a recording. No other call has these inputs."""
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
-_LEAST_RESIZED = 4
-_NEAR = 1e-3
-"""Relative difference of an input from an output that it may stand for."""
+"""Dtype of each value of `EvaluationSettings.precision`."""
+_MIN_RESIZED = 4
+"""Smallest size that `resized_inputs` changes."""
+_COPY_TOLERANCE = 1e-3
+"""Largest relative difference of an output from an input of which it may be a copy."""
 _STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 
 
 @attrs.frozen
 class Trial:
-    """Inputs of one call and what the reference makes of them."""
+    """Inputs of one call, and the results of the reference for them."""
 
     inputs: list[Any]
     expected: Any
+    """Outputs of the reference."""
     inputs_after: list[Any] | None = None
-    """The inputs after the call, where the reference changes them."""
+    """Inputs after the call, if the reference changes its inputs."""
     state_after: Mapping[str, torch.Tensor] = attrs.field(factory=dict)
-    """What the call leaves in those parameters and buffers that calls of the reference have changed until then."""
+    """Values, after the call, of the parameters and buffers that calls of the reference are known to change."""
 
     @property
-    def comes_by_itself(self) -> bool:
-        """Whether outputs are constant or copies of inputs, so that they may be right without any computation."""
+    def needs_no_computation(self) -> bool:
+        """Whether all outputs are constant or copies of inputs, so that they can be right without computation."""
         inputs = tensors(self.inputs)
-        return all(_comes_by_itself(tensor, inputs) for tensor in tensors(self.expected))
+        return all(_needs_no_computation(tensor, inputs) for tensor in tensors(self.expected))
+
+
+@attrs.frozen
+class Work:
+    """Least work of one call."""
+
+    moved_bytes: int
+    """Bytes of the inputs, parameters, buffers and outputs."""
+    flops: int
+    """Floating-point operations of the matrix products and convolutions."""
+
+
+@attrs.frozen
+class StressFacts:
+    """Properties of a task on which the probe `stress` depends."""
+
+    bytes: int
+    """Bytes of the inputs, parameters, buffers and outputs in shared memory."""
+    has_unordered_functions: bool
+    """Whether the reference calls functions whose result may depend on the order of equal numbers."""
+    is_hazardous: bool
+    """Whether the reference calls functions that may assert on a GPU that their inputs are in a range."""
+
+
+@attrs.define
+class TaskFacts:
+    """Facts about a task, each determined once and independent of the seed of the inputs.
+
+    All references that `Reference.with_seed` returns share one object. A field is None until its fact is determined.
+    """
+
+    other: Reference | None = None
+    """Reference whose constructor drew other parameters."""
+    returned_inputs: frozenset[int] | None = None
+    """Numbers of the input tensors whose memory an output has."""
+    mutates_inputs: bool = False
+    """Whether a call has changed its inputs."""
+    mutates_state: frozenset[str] = frozenset()
+    """Names of the parameters and buffers that calls have changed."""
+    domains: list[Domain] | None = None
+    """Domain of each input tensor."""
+    no_double: str | None = None
+    """Error of the reference in double precision; None if none is known."""
+    reads: dict[str, bool] = attrs.field(factory=dict)
+    """Whether outputs depend on the value of a buffer before the call, by the name of the buffer."""
+    usual_scales: Mapping[str, float] | None = None
+    """Root mean square of each output over several inputs, by the path of the output."""
+    drawn_parameters: tuple[ParameterMatch, Reference | None] | None = None
+    """The last match for which parameters were drawn, and the reference that has them; the latter is None if the
+    reference is not well conditioned under them."""
+    work: Work | None = None
+    """Least work of one call."""
+    bytes_that_matter: tuple[int, int] | None = None
+    """Bytes of the inputs of a call, and of the parameters, that decide the output."""
+    stress: StressFacts | None = None
+    """Properties on which the probe `stress` depends."""
+    stress_variants: dict[str, int] = attrs.field(factory=dict)
+    """Number of the first variant under which the reference is well conditioned, by family of harder inputs."""
 
 
 class Reference:
-    """A task's reference on a device.
+    """The reference of a task on a device.
 
-    The seed of the constructor is public and unrelated to those of the inputs: a candidate that draws its parameters
-    in the same order arrives at the same ones.
+    The seed of the constructor is public and unrelated to the seeds of the inputs. A candidate that draws its
+    parameters in the same order therefore has the same parameters.
 
     Args:
         device: `cpu` or `cuda`.
-        init: part of the seed of the constructor.
+        constructor_name: part of the seed of the constructor.
     """
 
     def __init__(
-        self, module: types.ModuleType, task_id: str, settings: EvaluationSettings, device: str, init: str = "init"
+        self,
+        module: types.ModuleType,
+        task_id: str,
+        settings: EvaluationSettings,
+        device: str,
+        constructor_name: str = "init",
     ) -> None:
         self._module = module
         self.settings = settings
         self.sizes = fitted_sizes(module)
-        """Sizes that were made smaller for the memory at hand, by name."""
+        """Sizes that were reduced to fit into the memory of this machine, by name."""
         self._task_id = task_id
         self.seed = ""
-        self._init = init
-        self._makes_on_device = device == "cuda" and settings.profile == "strict"
+        self._constructor_name = constructor_name
+        self._draws_on_device = device == "cuda" and settings.profile == "strict"
         self.device = device
         self.dtype = DTYPES[settings.precision]
-        self.init_seed = int(hashlib.sha256(f"kernelrl {init} {task_id}".encode()).hexdigest()[:8], 16)
+        digest = hashlib.sha256(f"kernelrl {constructor_name} {task_id}".encode()).hexdigest()
+        self.init_seed = int(digest[:8], 16)
         seed(self.init_seed, device)
         with of_task(task_id, "get_init_inputs()"):
             given = module.get_init_inputs()
@@ -134,7 +181,7 @@ class Reference:
                 if tensor.is_floating_point():
                     tensor.data = tensor.data.to(self.dtype)
         parameters = {name for name, _ in self.model.named_parameters()}
-        # Parameters first: whoever has other names for them is given them by their values.
+        # Parameters come first: those with other names in the candidate are matched by value, in this order.
         saved = sorted(self.model.state_dict().items(), key=lambda pair: pair[0] not in parameters)
         self.state = {name: tensor.detach().clone() for name, tensor in saved}
         self.unsaved = {
@@ -142,12 +189,11 @@ class Reference:
         }
         """Buffers that are not part of the state (`persistent=False`), as they were constructed."""
         self.like: Any = None
-        """An expected output, once there is one, with tensors without memory: every other has its structure, shapes and
-        dtypes."""
-        self.facts: dict[str, Any] = {}
-        """What was found out about the task, whatever the seed: shared by all references made by `under`."""
+        """Outputs of the last trial as tensors without memory; None before the first trial. All outputs have this
+        structure and these shapes and dtypes."""
+        self.facts = TaskFacts()
 
-    def under(self, seed: str) -> Reference:
+    def with_seed(self, seed: str) -> Reference:
         """This reference with the inputs of another seed."""
         other = copy.copy(self)
         other.seed = seed
@@ -155,27 +201,26 @@ class Reference:
 
     def with_other_parameters(self) -> Reference:
         """A reference of the same task and seed whose constructor drew other parameters."""
-        if "other" not in self.facts:
-            self.facts["other"] = Reference(self._module, self._task_id, self.settings, self.device, "other")
-        found: Reference = self.facts["other"]
-        return found.under(self.seed)
+        if self.facts.other is None:
+            self.facts.other = Reference(self._module, self._task_id, self.settings, self.device, "other")
+        return self.facts.other.with_seed(self.seed)
 
     def with_state(self, state: dict[str, torch.Tensor]) -> Reference:
         """A reference of the same task and seed with other parameters."""
         other = copy.copy(self)
-        other.model = self._copied()
+        other.model = self._copied_model()
         other.state = state
         other.restore()
         return other
 
     def in_double(self) -> Reference:
-        """This reference in double precision; its inputs have to be, too.
+        """This reference in double precision. Its inputs must be in double precision, too.
 
         Raises:
-            TaskError: the module is not made for that.
+            TaskError: the model does not support double precision.
         """
         other = copy.copy(self)
-        copied = self._copied()
+        copied = self._copied_model()
         with of_task(self._task_id, "Model.double()"):
             other.model = copied.double()
         for tensor in (*other.model.parameters(), *other.model.buffers()):
@@ -187,20 +232,22 @@ class Reference:
         }
         return other
 
-    def _copied(self) -> torch.nn.Module:
-        # A copy shares the functions in its attributes, and their closures refer to the parameters of the original.
-        if not any(getattr(held, "__closure__", None) for part in self.model.modules() for held in vars(part).values()):
-            with contextlib.suppress(Exception):  # the module's own code runs here, and may raise anything
+    def _copied_model(self) -> torch.nn.Module:
+        # A deep copy shares the functions in its attributes. Their closures refer to the parameters of the original.
+        attributes = [attribute for part in self.model.modules() for attribute in vars(part).values()]
+        if not any(getattr(attribute, "__closure__", None) for attribute in attributes):
+            # The task's own code runs here and may raise anything.
+            with contextlib.suppress(Exception):
                 return copy.deepcopy(self.model)
-        other = Reference(self._module, self._task_id, self.settings, self.device, self._init)
+        other = Reference(self._module, self._task_id, self.settings, self.device, self._constructor_name)
         other.model.train(self.model.training)
         other.state = self.state
         other.restore()
         return other.model
 
     def exact(self, inputs: list[Any], index: int = 0) -> Any:
-        """The outputs in double precision; None where the module does not run in it, or no copy fits into memory."""
-        if "no_double" in self.facts:
+        """The outputs in double precision; None if the model does not run in it, or if no copy fits into memory."""
+        if self.facts.no_double is not None:
             return None
         before = torch.get_default_dtype()
         torch.set_default_dtype(torch.float64)
@@ -210,7 +257,7 @@ class Reference:
         except torch.OutOfMemoryError:
             return None
         except TaskError as error:
-            self.facts["no_double"] = str(error)
+            self.facts.no_double = str(error)
             return None
         finally:
             torch.set_default_dtype(before)
@@ -226,17 +273,16 @@ class Reference:
         Raises:
             TaskError: the task declares a domain that is malformed.
         """
-        if "domains" not in self.facts:
+        if self.facts.domains is None:
             seed(self._number(0, 0), self.device)
             with of_task(self._task_id, "get_inputs()"), torch.device(self.device):
-                self.facts["domains"] = domains(self._module, self._task_id, self._module.get_inputs)
-        found: list[Domain] = self.facts["domains"]
-        return found
+                self.facts.domains = domains(self._module, self._task_id, self._module.get_inputs)
+        return self.facts.domains
 
     def resized_inputs(self, index: int) -> list[Any] | None:
-        """Fresh inputs of other sizes, where sizes have names that only inputs depend on; otherwise None."""
+        """Fresh inputs of other sizes; None if the task has no named sizes on which only its inputs depend."""
         names = self._module.__dict__
-        sizes = {name: size for name, size in free_sizes(self._module).items() if size >= _LEAST_RESIZED}
+        sizes = {name: size for name, size in free_sizes(self._module).items() if size >= _MIN_RESIZED}
         if not sizes:
             return None
         try:
@@ -247,72 +293,68 @@ class Reference:
 
     def many_inputs(self, index: int, count: int) -> list[list[Any]]:
         """Fresh inputs of several calls, drawn one after the other. Equal for equal seed, index, count and device."""
-        overlays = self.domains if self.settings.input_overlay != "none" else None
+        overlay = self.settings.input_overlay
+        overlaid_domains = self.domains if overlay != "none" else None
         seed(self._number(index, 0), self.device)
-        # Drawing large inputs on the CPU would take longer than everything else. Those of trials are on the CPU where
-        # others draw the same there.
-        on_device = self._makes_on_device or index >= FIRST_TIMED
-        place = torch.device(self.device) if on_device else contextlib.nullcontext()
-        with of_task(self._task_id, "get_inputs()"), place:
-            made = [self._module.get_inputs() for _ in range(count)]
-            if overlays is not None:
-                from kernelrl_judge.task.overlays import overlaid
+        # Drawing large inputs on the CPU would take longer than all else. Only inputs of trials in the profile
+        # `kernelbench` are drawn there, because KernelBench draws the same inputs on the CPU.
+        on_device = self._draws_on_device or index >= FIRST_TIMED
+        default_device = torch.device(self.device) if on_device else contextlib.nullcontext()
+        with of_task(self._task_id, "get_inputs()"), default_device:
+            drawn = [self._module.get_inputs() for _ in range(count)]
+            if overlaid_domains is not None:
+                drawn = [overlaid(values, overlay, overlaid_domains) for values in drawn]
+        return [[mapped(value, self._on_device) for value in values] for values in drawn]
 
-                made = [overlaid(values, self.settings.input_overlay, overlays) for values in made]
-        return [[mapped(value, self._moved) for value in values] for values in made]
-
-    def _moved(self, tensor: torch.Tensor) -> torch.Tensor:
+    def _on_device(self, tensor: torch.Tensor) -> torch.Tensor:
         return tensor.to(self.device, self.dtype if tensor.is_floating_point() else None)
 
     def expected(self, inputs: list[Any], index: int = 0) -> Any:
-        """What the reference makes of inputs; they stay as they are."""
+        """The outputs of the reference for inputs, which it leaves unchanged."""
         return self.called(inputs, index, effects=False).expected
 
     @property
     def changed_state(self) -> dict[str, torch.Tensor]:
-        """What was constructed of parameters and buffers that calls change, as far as they have until now."""
+        """Constructed values of the parameters and buffers that calls so far have changed."""
         before = self.constructed
-        return {name: before[name] for name in sorted(self.facts.get("mutates_state", ()))}
+        return {name: before[name] for name in sorted(self.facts.mutates_state)}
 
     def called(self, inputs: list[Any], index: int = 0, *, effects: bool = True) -> Trial:
-        """What the reference makes of inputs, and what else it changes; they stay as they are.
+        """The outputs of the reference for inputs, and its other effects. The inputs themselves remain unchanged.
 
         Args:
-            effects: also return what else the call changes.
+            effects: also return the effects of the call on its inputs and on the state.
         """
-        first = "returned_inputs" not in self.facts
+        facts = self.facts
+        is_first_call = facts.returned_inputs is None
         given = cloned(inputs)
         seed(self._number(index, 8), self.device)
         with of_task(self._task_id, "Model.forward(...)"), torch.no_grad():
             found = self.model(*given)
-        if first:
-            made = {tensor.untyped_storage().data_ptr() for tensor in tensors(found) if tensor.numel()}
-            self.facts["returned_inputs"] = frozenset(
-                number for number, tensor in enumerate(tensors(given)) if tensor.untyped_storage().data_ptr() in made
-            )
-            self.facts["mutates_inputs"], self.facts["mutates_state"] = False, frozenset()
-        state = {}
-        if first or effects:
+        if is_first_call:
+            facts.returned_inputs = _shared_inputs(given, found)
+        state: dict[str, torch.Tensor] = {}
+        if is_first_call or effects:
             after = self.current()
-            self.facts["mutates_inputs"] |= compare_bytes(inputs, given) is not None
-            self.facts["mutates_state"] |= self._changed_state(after)
-            state = {name: after[name].clone() for name in self.facts["mutates_state"] if name in after}
-        left = given if effects and self.facts["mutates_inputs"] else None
-        # They may take as much of the device's memory as the outputs that are copied now.
+            facts.mutates_inputs |= compare_bytes(inputs, given) is not None
+            facts.mutates_state |= self._changed_names(after)
+            state = {name: after[name].clone() for name in facts.mutates_state if name in after}
+        inputs_after = given if effects and facts.mutates_inputs else None
+        # The copies of the inputs may need as much device memory as the copies of the outputs that follow.
         del given
-        # An output may be a buffer itself.
+        # An output may be a buffer of the model.
         expected = mapped(found, lambda tensor: tensor.detach().clone())
         self.restore()
-        return Trial(inputs, expected, left, state)
+        return Trial(inputs, expected, inputs_after, state)
 
     def reads(self, name: str) -> bool:
-        """Whether outputs depend on what a buffer held before the call."""
-        known: dict[str, bool] = self.facts.setdefault("reads", {})
+        """Whether outputs depend on the value that a buffer had before the call."""
+        known = self.facts.reads
         if name not in known:
             inputs = self.inputs(0)
             usual = self.expected(inputs)
             buffer = self.current()[name]
-            # Whole numbers may be indices, and one out of range ends the context of a GPU.
+            # Integers may be indices, and one out of range ends the context of a GPU.
             known[name] = buffer.is_floating_point() or self.device == "cpu"
             with torch.no_grad():
                 if buffer.is_floating_point():
@@ -336,25 +378,31 @@ class Reference:
         return {**self.state, **self.unsaved}
 
     def current(self) -> dict[str, torch.Tensor]:
-        """Parameters and buffers as they are now, of those that the constructor made."""
-        found = {**self.model.state_dict(), **{name: buffer.detach() for name, buffer in self.model.named_buffers()}}
+        """Current values of the parameters and buffers that the constructor made."""
+        buffers = {name: buffer.detach() for name, buffer in self.model.named_buffers()}
+        found = {**self.model.state_dict(), **buffers}
         return {name: found[name] for name in (*self.state, *self.unsaved) if name in found}
 
-    def _changed_state(self, found: Mapping[str, torch.Tensor]) -> frozenset[str]:
-        """Names of what is not as it was, without statistics of norms, and without what has another shape now."""
+    def _changed_names(self, found: Mapping[str, torch.Tensor]) -> frozenset[str]:
+        """Names of the values that differ from the constructed ones and have the same shape.
+
+        Running statistics of torch's norms do not count: no call in training mode reads them, and kernels for training
+        do not update them.
+        """
         before = self.constructed
-        changed = [name for name in found if found[name].shape == before[name].shape]
-        changed = [name for name in changed if compare_bytes(found[name], before[name]) is not None]
-        # No call in training mode reads the running statistics of torch's norms; kernels for training leave them out.
+        same_shape = [name for name in found if found[name].shape == before[name].shape]
+        changed = frozenset(name for name in same_shape if compare_bytes(found[name], before[name]) is not None)
+        if not changed:
+            return changed
         norms = [
             prefix
             for prefix, module in self.model.named_modules()
-            if changed and isinstance(module, torch.nn.modules.batchnorm._NormBase)
+            if isinstance(module, torch.nn.modules.batchnorm._NormBase)
         ]
-        return frozenset(changed) - {f"{prefix}.{name}".lstrip(".") for prefix in norms for name in _STATISTICS}
+        return changed - {f"{prefix}.{name}".lstrip(".") for prefix in norms for name in _STATISTICS}
 
     def restore(self) -> None:
-        """Undo what forward keeps between calls, which would make an output depend on the number of calls."""
+        """Undo the changes that a call made to the state, so that no output depends on the number of calls."""
         found = self.current()
         with torch.no_grad():
             for name, value in self.constructed.items():
@@ -366,21 +414,31 @@ class Reference:
                 if last in buffers:
                     buffers[last] = value.clone()
 
-    def _number(self, index: int, place: int) -> int:
+    def _number(self, index: int, offset: int) -> int:
+        """Seed of the inputs (offset 0) or of the call (offset 8) with an index."""
         digest = hashlib.sha256(f"{self.seed} {index}".encode()).digest()
-        return int.from_bytes(digest[place : place + 8], "little")
+        return int.from_bytes(digest[offset : offset + 8], "little")
 
 
-def _comes_by_itself(expected: torch.Tensor, inputs: Sequence[torch.Tensor]) -> bool:
-    """Whether memory that was cleared, or an input that is copied, may be right."""
+def _shared_inputs(inputs: list[Any], outputs: Any) -> frozenset[int]:
+    """Numbers of the input tensors whose memory an output has."""
+    output_memory = {tensor.untyped_storage().data_ptr() for tensor in tensors(outputs) if tensor.numel()}
+    return frozenset(
+        number for number, tensor in enumerate(tensors(inputs)) if tensor.untyped_storage().data_ptr() in output_memory
+    )
+
+
+def _needs_no_computation(expected: torch.Tensor, inputs: Sequence[torch.Tensor]) -> bool:
+    """Whether cleared memory, or a copy of an input, can be right."""
     first = expected.flatten()[:1]
     if expected.numel() <= 1:
-        # Nobody clears memory with another number.
+        # Memory is cleared with one of these values.
         return bool(((first == 0) | (first == 1) | first.isinf()).all())
     if bool((expected == first).all()):
         return True
     flat = expected.flatten().double()
     return any(
-        tensor.numel() == flat.numel() and torch.allclose(tensor.flatten().double(), flat, rtol=_NEAR, atol=0.0)
+        tensor.numel() == flat.numel()
+        and torch.allclose(tensor.flatten().double(), flat, rtol=_COPY_TOLERANCE, atol=0.0)
         for tensor in inputs
     )

@@ -1,7 +1,7 @@
-"""A task's own code: executed as a module, under a limit of time, and what it raises.
+"""The code of a task: its execution as a module under a time limit, and its errors.
 
-Benchmarks choose sizes for one card. Those that only the inputs depend on, a batch or a length, are halved until the
-inputs fit the memory of this machine (`evaluation.fit_memory`); those that the model is constructed with cannot be.
+Benchmarks choose sizes for one GPU. Sizes on which only the inputs depend, such as a batch or a length, are halved
+until the inputs fit into the memory of this machine (`evaluation.fit_memory`). Sizes on which the model depends stay.
 """
 
 from __future__ import annotations
@@ -18,11 +18,22 @@ import torch
 
 from kernelrl_judge.protocol.trees import total_bytes
 
-__all__ = ["TaskError", "constructor_arguments", "fitted_sizes", "free_sizes", "load_reference", "of_task"]
+__all__ = ["TaskError", "constructor_arguments", "fit", "fitted_sizes", "free_sizes", "load_reference", "of_task"]
+
+_LIMIT_S = 300.0
+"""Time limit of each step of a reference: the import of its module, the creation of inputs, a call."""
+_FITTED = "__kernelrl_sizes__"
+"""Name in a task's module of the sizes that were reduced."""
+_NAMES = ("Model", "get_inputs", "get_init_inputs")
+_MAX_ERROR_CHARACTERS = 500
+
+
+class TaskError(Exception):
+    """The task cannot be used; the message gives the reason."""
 
 
 def free_sizes(module: types.ModuleType) -> dict[str, int]:
-    """Whole numbers of a task's module that `get_inputs` uses and nothing else does, by name."""
+    """Integers of a task's module that only `get_inputs` uses, by name."""
     inputs = module.get_inputs.__code__
     elsewhere = {
         name for code in _codes(module.__dict__, module.__name__) if code is not inputs for name in code.co_names
@@ -35,7 +46,11 @@ def free_sizes(module: types.ModuleType) -> dict[str, int]:
 
 
 def fit(module: types.ModuleType, budget_bytes: int) -> dict[str, int]:
-    """Halve the largest free size of a task until its inputs fit; returns the sizes that changed, as they are now."""
+    """Halve the largest free size of a task until its inputs fit into a number of bytes.
+
+    Returns:
+        The new values of the sizes that changed, by name.
+    """
     changed: dict[str, int] = {}
     while _bytes_of_inputs(module) > budget_bytes:
         free = free_sizes(module)
@@ -47,7 +62,7 @@ def fit(module: types.ModuleType, budget_bytes: int) -> dict[str, int]:
 
 
 def _codes(names: dict[str, Any], module_name: str) -> Iterator[types.CodeType]:
-    """Code of the functions of a module and of the methods of its classes, what is defined within them included."""
+    """Code of the functions of a module and of the methods of its classes, and all code that is nested in them."""
     for value in names.values():
         if isinstance(value, staticmethod | classmethod):
             value = value.__func__
@@ -65,34 +80,24 @@ def _nested(code: types.CodeType) -> Iterator[types.CodeType]:
 
 
 def _bytes_of_inputs(module: types.ModuleType) -> int:
-    # Without memory: only shapes matter.
+    # Only shapes matter, so the tensors need no memory.
     with torch.device("meta"):
         return total_bytes(module.get_inputs())
-
-
-_LIMIT_S = 300.0
-"""For each step of a reference: importing it, making inputs, a call."""
-_FITTED = "__kernelrl_sizes__"
-_NAMES = ("Model", "get_inputs", "get_init_inputs")
-
-
-class TaskError(Exception):
-    """The task itself cannot be used; the message says why."""
 
 
 def load_reference(source: str, task_id: str, budget_bytes: int | None = None) -> types.ModuleType:
     """Execute a task's source as a module.
 
     Args:
-        budget_bytes: what the inputs of a call may take; sizes that only they depend on are halved until they do.
+        budget_bytes: limit for the inputs of a call. Sizes on which only they depend are halved until they fit.
 
     Raises:
-        TaskError: it does not run, or lacks one of the three names.
+        TaskError: the source fails, or lacks one of the three names.
     """
     name = "kernelrl_task_" + hashlib.sha256(source.encode("utf-8", "surrogatepass")).hexdigest()[:16]
     module = types.ModuleType(name)
     module.__file__ = f"<task {task_id}>"
-    # Classes of the task look their module up when they are copied.
+    # Copies of objects of the task look up the module of their class.
     sys.modules[name] = module
     with of_task(task_id, "import"):
         exec(compile(source, module.__file__, "exec"), module.__dict__)
@@ -106,41 +111,37 @@ def load_reference(source: str, task_id: str, budget_bytes: int | None = None) -
 
 
 def fitted_sizes(module: types.ModuleType) -> dict[str, int]:
-    """Sizes that `load_reference` made smaller for the memory at hand, by name."""
+    """Sizes that `load_reference` reduced to fit into the memory of this machine, by name."""
     sizes: dict[str, int] = getattr(module, _FITTED, {})
     return sizes
 
 
 def constructor_arguments(given: Any) -> tuple[list[Any], dict[str, Any]]:
-    """What `get_init_inputs` returned, as arguments and keywords."""
+    """Arguments and keywords of the constructor from the value that `get_init_inputs` returned."""
     if isinstance(given, dict):
         return [], given
-    if (
-        isinstance(given, list | tuple)
-        and len(given) == 2
-        and isinstance(given[0], list)
-        and isinstance(given[1], dict)
-    ):
+    is_pair = isinstance(given, list | tuple) and len(given) == 2
+    if is_pair and isinstance(given[0], list) and isinstance(given[1], dict):
         return list(given[0]), given[1]
     return list(given), {}
 
 
 @contextlib.contextmanager
 def of_task(task_id: str, place: str) -> Iterator[None]:
-    """Turn what the task's code raises into a `TaskError` that names task and place; end code that hangs."""
-    signal.signal(signal.SIGALRM, _late)
+    """Turn errors of the task's code into a `TaskError` that names task and place, and end code that hangs."""
+    signal.signal(signal.SIGALRM, _raise_timeout)
     signal.setitimer(signal.ITIMER_REAL, _LIMIT_S)
     try:
         yield
     except (TaskError, torch.OutOfMemoryError):
-        # Whether the device's memory suffices depends on who else uses it.
+        # Lack of device memory may be due to other programs, so it is no error of the task.
         raise
     except (Exception, SystemExit) as error:
-        text = " ".join(str(error).split())[:500]
+        text = " ".join(str(error).split())[:_MAX_ERROR_CHARACTERS]
         raise TaskError(f"task {task_id}: {place} failed: {type(error).__name__}: {text}") from error
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 
-def _late(*_: object) -> None:
+def _raise_timeout(*_: object) -> None:
     raise TimeoutError(f"not finished within {_LIMIT_S:g} s")

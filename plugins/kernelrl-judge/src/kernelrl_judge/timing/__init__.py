@@ -1,1 +1,1 @@
-"""Measures calls of the candidate and of the baseline, by replay or directly."""
+"""Run times of candidate and baseline, and the limits of the device."""

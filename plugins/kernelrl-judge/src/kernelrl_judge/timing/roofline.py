@@ -1,12 +1,12 @@
-"""The least time a task can take on a device: the bytes it must move and the operations it must do, over the ceilings.
+"""The roofline of a task: the least time that its bytes and operations take on a device.
 
 Model of S. Williams, A. Waterman and D. Patterson, "Roofline: an insightful visual performance model for multicore
 architectures", Communications of the ACM 52 (2009).
 
-`memory_floor_us` is the time that no kernel can pass: only bytes that were found to decide the output count. An element
-is replaced by NaN, and the reference is called again: if its output stays as it was, the element need not
-be read. A sample of elements of each tensor gives the share that matters, of which the lower end of a 97.5 % interval
-is taken (Wilson 1927). Integers and truth values cannot be replaced without harm, and count nothing.
+`memory_floor_us` is a lower bound for every kernel: only bytes count that decide the output. An element is replaced by
+NaN, and the reference is called again: if its output is the same, the element need not be read. A sample of elements of
+each tensor gives the share that matters, of which the lower end of a 97.5 % interval is taken (Wilson 1927). Integers
+and truth values are not replaced, because they may be indices, and do not count.
 """
 
 from __future__ import annotations
@@ -15,60 +15,67 @@ import math
 
 import torch
 
-from kernelrl_judge.peer.device_facts import Ceilings
+from kernelrl_core.api.evaluators import Roofline
+from kernelrl_judge.device.ceilings import Ceilings
 from kernelrl_judge.protocol.trees import tensors, total_bytes
-from kernelrl_judge.task.comparing import compare_bytes
-from kernelrl_judge.task.reference import LEARNED, WEIGHED, OperationCounter, Reference
+from kernelrl_judge.task.comparison import compare_bytes
+from kernelrl_judge.task.operation_counter import OperationCounter
+from kernelrl_judge.task.reference import LEARNED, MEMORY_FLOOR, Reference, Work
 
 __all__ = ["bytes_that_matter", "count_work", "memory_floor_us", "roofline"]
 
 _SAMPLES = 48
-_LEAST_SHARE = 0.05
-"""Of the bytes of a call: tensors smaller than that count nothing."""
+_MIN_SHARE = 0.05
+"""Share of the bytes of a call below which a tensor does not count."""
 _QUANTILE = 1.96
 
 
-def roofline(reference: Reference, runtime_us: float, ceilings: Ceilings) -> dict[str, float]:
-    """How near a run time is to the least possible.
+def roofline(reference: Reference, runtime_us: float, ceilings: Ceilings) -> Roofline:
+    """Run time of a task compared with its least possible time.
 
     Compulsory bytes are those of all inputs, parameters and outputs, each once. Operations are those of the matrix
     products and convolutions of the reference, as torch counts them; others are few in comparison, or move as many
     bytes as they do operations.
     """
-    count_work(reference)
-    moved, flops = reference.facts["work"]
+    work = count_work(reference)
+    moved, flops = work.moved_bytes, work.flops
     floor_us = max(moved / ceilings.bandwidth_gb_s / 1e3, flops / ceilings.tflops / 1e6)
     seconds = runtime_us * 1e-6
-    return {
-        "compulsory_bytes": float(moved),
-        "flops": float(flops),
-        "bandwidth_gb_s": ceilings.bandwidth_gb_s,
-        "tflops": ceilings.tflops,
-        "floor_us": floor_us,
-        "achieved_bandwidth_gb_s": moved / seconds / 1e9,
-        "bandwidth_share": moved / seconds / 1e9 / ceilings.bandwidth_gb_s,
-        "achieved_tflops": flops / seconds / 1e12,
-        "flop_share": flops / seconds / 1e12 / ceilings.tflops,
-    }
+    bandwidth_gb_s = moved / seconds / 1e9
+    tflops = flops / seconds / 1e12
+    return Roofline(
+        compulsory_bytes=float(moved),
+        flops=float(flops),
+        bandwidth_gb_s=ceilings.bandwidth_gb_s,
+        tflops=ceilings.tflops,
+        floor_us=floor_us,
+        achieved_bandwidth_gb_s=bandwidth_gb_s,
+        bandwidth_share=bandwidth_gb_s / ceilings.bandwidth_gb_s,
+        achieved_tflops=tflops,
+        flop_share=tflops / ceilings.tflops,
+    )
 
 
-def count_work(reference: Reference) -> None:
-    """Note the bytes and the operations of a task among its facts, if that was never done; nobody needs to be alone."""
-    if "work" not in reference.facts:
-        inputs = reference.inputs(LEARNED)
-        with OperationCounter() as counter:
-            reference.expected(inputs)
-        reference.facts["work"] = total_bytes([inputs, reference.state, reference.like]), counter.flops
+def count_work(reference: Reference) -> Work:
+    """Bytes and operations of a task, counted once. Needs no exclusive device."""
+    known = reference.facts.work
+    if known is not None:
+        return known
+    inputs = reference.inputs(LEARNED)
+    with OperationCounter() as counter:
+        reference.expected(inputs)
+    work = Work(total_bytes([inputs, reference.state, reference.like]), counter.flops)
+    reference.facts.work = work
+    return work
 
 
 def memory_floor_us(reference: Reference, calls: int, bandwidth_gb_s: float, cache_bytes: int) -> float:
     """Least time of a call, in microseconds, in a window of calls on distinct inputs that begins with cold caches.
 
-    Inputs of each call are read from memory, parameters once; of the outputs as much is written as the cache cannot
-    hold back.
+    Inputs of each call are read from memory, parameters once; outputs are written as far as they exceed the cache.
 
     Args:
-        calls: of the window.
+        calls: number of calls of the window.
         bandwidth_gb_s: measured, in 10^9 bytes per second.
         cache_bytes: size of the last cache before the memory.
     """
@@ -78,26 +85,25 @@ def memory_floor_us(reference: Reference, calls: int, bandwidth_gb_s: float, cac
 
 
 def bytes_that_matter(reference: Reference) -> tuple[int, int]:
-    """Bytes of the inputs of a call, and of the parameters, that decide the output; found once for a task."""
-    if "bytes_that_matter" not in reference.facts:
-        reference.facts["bytes_that_matter"] = _found(reference)
-    found: tuple[int, int] = reference.facts["bytes_that_matter"]
-    return found
+    """Bytes of the inputs of a call, and of the parameters, that decide the output; measured once for a task."""
+    if reference.facts.bytes_that_matter is None:
+        reference.facts.bytes_that_matter = _measured_bytes(reference)
+    return reference.facts.bytes_that_matter
 
 
-def _found(reference: Reference) -> tuple[int, int]:
-    inputs = reference.inputs(WEIGHED)
+def _measured_bytes(reference: Reference) -> tuple[int, int]:
+    inputs = reference.inputs(MEMORY_FLOOR)
     before = reference.expected(inputs)
     own = reference.model.state_dict()
     groups = [tensors(inputs), list(own.values())]
-    least = _LEAST_SHARE * sum(map(_storage, [tensor for group in groups for tensor in group]))
+    least = _MIN_SHARE * sum(map(_storage, [tensor for group in groups for tensor in group]))
     generator = torch.Generator().manual_seed(0)
 
     def matters(tensor: torch.Tensor, place: int) -> bool:
         flat = tensor.detach().view(-1)
         kept = flat[place].clone()
         flat[place] = math.nan
-        # A forward that was called restores the parameters, and never changes the inputs.
+        # The call restores the parameters and never changes the inputs.
         changed = compare_bytes(before, reference.expected(inputs)) is not None
         flat[place] = kept
         return changed
@@ -122,5 +128,5 @@ def _lower_end(hits: int, count: int) -> float:
 
 
 def _storage(tensor: torch.Tensor) -> int:
-    """Bytes that a tensor takes, of which a broadcast one has fewer than elements."""
+    """Bytes of the memory of a tensor: a broadcast one has fewer than its elements."""
     return min(tensor.numel() * tensor.element_size(), tensor.untyped_storage().nbytes())

@@ -1,32 +1,33 @@
-"""Rounds of windows, wrong outputs in them, medians of run times, and how sure they are."""
+"""Rounds of windows, wrong outputs in them, medians of run times and their intervals."""
 
 from __future__ import annotations
 
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 import attrs
 import torch
 
-from kernelrl_core.api.evaluators import Finding, Mismatch, RuntimeStatistics
+from kernelrl_core.api.evaluators import Finding, Mismatch, RuntimeStatistics, TimingFacts
 
-__all__ = ["MOST_LEAVES", "Timing", "WrongWindow", "interval_of_ratio", "make_rounds", "settled", "summarise"]
+__all__ = ["MAX_TENSORS", "Timing", "WrongWindow", "interval_of_ratio", "make_rounds", "settled", "summarise"]
 
-MOST_LEAVES = 3000
-"""Tensors that one message can describe."""
+MAX_TENSORS = 3000
+"""Number of tensors that one message can describe."""
 _MIN_ROUNDS = 8
-_LONGEST_S = 15.0
+_MAX_S = 15.0
+"""Time of all rounds, also where medians are not known."""
 _RESAMPLES = 1000
 _SEED = 20_250_101
 
 
 class WrongWindow(Exception):
-    """An output of a timed call is wrong; the finding says so if that is no mistake.
+    """An output of a timed call is wrong.
 
     Args:
-        changed: names of what calls of the reference change in its state.
+        finding: evidence of a hack; None for a mistake.
+        changed: names of the state that calls of the reference change.
     """
 
     def __init__(self, mismatch: Mismatch, finding: Finding | None = None, changed: Sequence[str] = ()) -> None:
@@ -38,16 +39,16 @@ class WrongWindow(Exception):
 
 @attrs.frozen
 class Timing:
-    """What the windows gave."""
+    """Run times and speedup over the eager reference."""
 
     runtime: RuntimeStatistics
     baseline: RuntimeStatistics
     speedup: float
     speedup_ci: tuple[float, float]
-    telemetry: dict[str, Any]
+    facts: TimingFacts
 
     @classmethod
-    def of(cls, candidate_us: Sequence[float], baseline_us: Sequence[float], **telemetry: Any) -> Timing:
+    def of(cls, candidate_us: Sequence[float], baseline_us: Sequence[float], facts: TimingFacts) -> Timing:
         """Medians and speedup.
 
         Args:
@@ -56,7 +57,7 @@ class Timing:
         """
         runtime, baseline = summarise(candidate_us), summarise(baseline_us)
         interval = interval_of_ratio(baseline_us, candidate_us)
-        return cls(runtime, baseline, baseline.median_us / runtime.median_us, interval, telemetry)
+        return cls(runtime, baseline, baseline.median_us / runtime.median_us, interval, facts)
 
 
 def make_rounds(
@@ -70,17 +71,17 @@ def make_rounds(
     """Make rounds until the medians are known, or the time is spent.
 
     Args:
-        times: those of each side until now.
-        most: rounds at most.
+        times: the times of each side until now.
+        most: largest number of rounds.
         budget_s: time after which medians need not be known, in seconds.
-        share: of a median, within which it is known.
+        share: share of a median within which it counts as known.
     """
     started = time.perf_counter()
     for count in range(1, most + 1):
         make()
         spent_s = time.perf_counter() - started
         enough = count >= _MIN_ROUNDS and (spent_s > budget_s or all(settled(side, share) for side in times()))
-        if enough or spent_s > _LONGEST_S:
+        if enough or spent_s > _MAX_S:
             break
 
 
@@ -111,7 +112,7 @@ def interval_of_ratio(baseline_us: Sequence[float], candidate_us: Sequence[float
 def settled(samples_us: Sequence[float], share: float) -> bool:
     """Whether the half-width of the interval of the median is below a share of the median.
 
-    By the normal approximation of the sign test: the interval lies between the order statistics n/2 ± 0.98 sqrt(n).
+    By the normal approximation of the sign test: the interval is between the order statistics n/2 ± 0.98 sqrt(n).
     """
     count = len(samples_us)
     values = sorted(samples_us)

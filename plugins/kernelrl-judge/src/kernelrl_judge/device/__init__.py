@@ -1,0 +1,1 @@
+"""Devices as the judge sees them: names, measured ceilings, idleness."""

@@ -1,0 +1,291 @@
+"""The calls of the probe `stress`: harder inputs of the same domain, with their expected outputs.
+
+A family of harder inputs applies where the reference is well conditioned: all of its outputs are finite, and those in
+the task's precision agree with those in double precision within the tolerance, with another last bit in the inputs. The
+output of the candidate is then compared with the one in double precision.
+
+The probe `sizes` adds a call on inputs of other sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+import torch
+from torch.overrides import TorchFunctionMode
+
+from kernelrl_core.api.evaluators import EvaluationSettings, Mismatch
+from kernelrl_judge.limits import LIMITS
+from kernelrl_judge.probes.families import FAMILIES, VARIANTS, harder, nudged
+from kernelrl_judge.protocol.device_memory import give_back_spare
+from kernelrl_judge.protocol.trees import leaves, leaves_bytes, reals, tensors
+from kernelrl_judge.task.comparison import Tolerance, compare_values, tolerance
+from kernelrl_judge.task.precision import ROUNDING, largest_error
+from kernelrl_judge.task.reference import FIRST_STRESSED, LEARNED, RESIZED, Reference, StressFacts
+from kernelrl_judge.task.source import TaskError
+
+__all__ = ["StressCall", "StressResult", "compare_stressed", "is_enabled", "stress_calls"]
+
+_COPIES = 16
+"""Copies of inputs, outputs and state that must fit into free memory, for double precision and temporary tensors."""
+_MAX_BYTES_ON_CPU = 256 << 20
+_DOUBLE_ROUNDING = 2.0**-40
+"""Relative error below which a reference computes in double precision."""
+_DOUBLE_TOLERANCE = 1e-8
+"""Tolerance of an output that the reference computes in double precision."""
+_HAZARDS = {"binary_cross_entropy", "multinomial", "bernoulli", "bernoulli_"}
+"""Functions that assert on the device that their input is in a range."""
+_TO_INTEGERS = {"long", "int", "short", "to", "type", "type_as"}
+_AXIS_ARGUMENT = {"sort": 1, "argsort": 1, "topk": 2, "max": 1, "min": 1}
+"""Functions that document no order of equal numbers, with the position of their axis argument."""
+
+
+@attrs.frozen
+class StressCall:
+    """One call on harder inputs."""
+
+    family: str
+    inputs: list[Any]
+    expected: Any
+    """Output of the reference in the task's precision, for its structure, shapes and dtypes."""
+    exact: Any
+    """Output in double precision."""
+    limit: Tolerance
+    own_error: float
+    """Largest error of the reference against double precision."""
+
+
+@attrs.frozen
+class StressResult:
+    """Result of one call."""
+
+    mismatch: Mismatch | None
+    error_ratio: float | None = None
+    """The kernel's largest error divided by the reference's own; None if the output is wrong."""
+
+
+class _CalledFunctions(TorchFunctionMode):
+    """Collects the functions that a reference calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+        self.is_hazardous = False
+        """Whether a value out of range ends the context of a GPU."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        found = func(*args, **(kwargs or {}))
+        name = getattr(func, "__name__", "")
+        self.names.add(name)
+        if name in _HAZARDS or _rounds_to_integers(name, args, found):
+            self.is_hazardous = True
+        return found
+
+
+def _rounds_to_integers(name: str, args: Any, found: Any) -> bool:
+    """Whether a call converts floating-point numbers to integers, which may be used as indices."""
+    if name not in _TO_INTEGERS or not args:
+        return False
+    is_rounded = isinstance(found, torch.Tensor) and not found.is_floating_point()
+    return is_rounded and isinstance(args[0], torch.Tensor) and args[0].is_floating_point()
+
+
+class _ReversedTies(TorchFunctionMode):
+    """Equal numbers take the opposite order in functions that document none."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        name = getattr(func, "__name__", "")
+        axis = _axis(name, args, kwargs)
+        if axis is None:
+            return func(*args, **kwargs)
+        found = func(args[0].flip(axis), *args[1:], **kwargs)
+        last = args[0].shape[axis] - 1
+        if isinstance(found, torch.Tensor):
+            return last - found
+        values, indices = found
+        return type(found)((values, last - indices))
+
+
+def _axis(name: str, args: Any, kwargs: Any) -> int | None:
+    """Axis along which a call orders equal numbers; None where it documents an order or has no axis."""
+    position = _AXIS_ARGUMENT.get(name)
+    if position is None or not args or not args[0].dim():
+        return None
+    if kwargs.get("stable") or kwargs.get("out") is not None:
+        return None
+    default = None if name in ("max", "min") else -1
+    axis = args[position] if len(args) > position else kwargs.get("dim", default)
+    return axis if isinstance(axis, int) else None
+
+
+def is_enabled(settings: EvaluationSettings) -> bool:
+    """Whether the probe is enabled."""
+    is_requested = {"stress", "sizes"} & set(settings.probes) or settings.min_precision != "none"
+    return settings.profile == "strict" and bool(is_requested)
+
+
+def stress_calls(reference: Reference, inapplicable: list[str]) -> Iterator[StressCall]:
+    """The calls on a task, one after the other: a device has no memory for all.
+
+    Args:
+        inapplicable: gets the reason for each family that has inputs to change and does not apply.
+    """
+    facts = _stress_facts(reference)
+    reason = _why_none(reference, facts)
+    if reason:
+        inapplicable.append(reason)
+        return
+    settings = reference.settings
+    has_all_families = "stress" in settings.probes or settings.min_precision != "none"
+    for number, family in enumerate(FAMILIES):
+        if not has_all_families and family != "rounding":
+            continue
+        call = _call_of_family(reference, family, FIRST_STRESSED - number, facts)
+        if isinstance(call, StressCall):
+            yield call
+        elif call:
+            inapplicable.append(f"{family}: {call}")
+    if "sizes" in settings.probes:
+        resized = reference.resized_inputs(RESIZED)
+        if resized is not None:
+            call = _call(reference, "sizes", resized, resized, RESIZED, facts)
+            if isinstance(call, StressCall):
+                yield call
+
+
+def _call_of_family(reference: Reference, family: str, index: int, facts: StressFacts) -> StressCall | str:
+    """A call of the first variant under which the reference is well conditioned.
+
+    Returns:
+        The call; or the reason why no variant applies, empty if the family changes nothing.
+    """
+    variants = reference.facts.stress_variants
+    reason = ""
+    for variant in range(variants.get(family, 0), VARIANTS[family]):
+        drawn = reference.inputs(index)
+        inputs = harder(drawn, reference.domains, family, variant)
+        if inputs is None:
+            continue
+        near = nudged(inputs, reference.domains, family, variant)
+        call = _call(reference, family, inputs, near, index, facts)
+        if isinstance(call, StressCall):
+            variants[family] = variant
+            return call
+        reason = call
+    return reason
+
+
+def compare_stressed(call: StressCall, actual: Any) -> StressResult:
+    """Compare an output, whose structure is the expected one, with the output in double precision."""
+    mismatch = compare_values(call.exact, actual, call.limit)
+    if mismatch is not None:
+        return StressResult(mismatch)
+    ratios = []
+    for _, exact, own, got in leaves(*map(reals, (call.exact, call.expected, actual))):
+        if isinstance(exact, torch.Tensor) and exact.is_floating_point() and exact.numel():
+            finite = torch.isfinite(exact)
+            largest = float(torch.where(finite, exact, 0.0).abs().max())
+            own_error = max(call.own_error, ROUNDING.get(own.dtype, 0.0) * largest)
+            errors = (got.to(exact.device).double() - exact).abs()[finite]
+            error = float(errors.max()) if errors.numel() else 0.0
+            ratios.append(error / own_error if own_error > 0 else 0.0)
+    return StressResult(None, max(ratios, default=None))
+
+
+def _stress_facts(reference: Reference) -> StressFacts:
+    """Size of a task, and properties of the functions that its reference calls."""
+    known = reference.facts.stress
+    if known is not None:
+        return known
+    inputs = reference.inputs(LEARNED)
+    functions = _CalledFunctions()
+    with functions:
+        reference.expected(inputs, LEARNED)
+    facts = StressFacts(
+        bytes=leaves_bytes(inputs) + leaves_bytes(reference.like) + leaves_bytes(reference.state),
+        has_unordered_functions=bool(functions.names & _AXIS_ARGUMENT.keys()),
+        is_hazardous=functions.is_hazardous,
+    )
+    reference.facts.stress = facts
+    return facts
+
+
+def _why_none(reference: Reference, facts: StressFacts) -> str:
+    """Why a task has no calls; empty if it has."""
+    if reference.device == "cuda":
+        give_back_spare()
+        free_bytes = torch.cuda.mem_get_info()[0]
+    else:
+        free_bytes = _MAX_BYTES_ON_CPU * _COPIES
+    if facts.bytes * _COPIES > free_bytes:
+        return "too large for the free memory"
+    if facts.is_hazardous and reference.device == "cuda":
+        return "the reference may assert on the device that its inputs are in a range"
+    return ""
+
+
+def _call(
+    reference: Reference, family: str, inputs: list[Any], near: list[Any], index: int, facts: StressFacts
+) -> StressCall | str:
+    """A call, or the reason why the family does not apply.
+
+    Args:
+        near: the inputs with another last bit.
+    """
+    limit = tolerance(reference.settings)
+    try:
+        expected = reference.expected(inputs, index)
+        if not _finite(expected):
+            return "the reference is not finite"
+        exact = reference.exact(inputs, index)
+        exact = expected if exact is None else exact
+        doubles = [tensor for tensor in tensors(expected) if tensor.dtype is torch.float64]
+        own = expected if doubles else reference.expected(near, index)
+        if facts.has_unordered_functions:
+            with _ReversedTies():
+                other = reference.expected(inputs, index)
+            if compare_values(expected, other, limit) is not None:
+                return "the result depends on the order of equal numbers"
+        if not _finite(exact) or compare_values(exact, own, _conditioned_limit(limit)) is not None:
+            return "the reference is not well conditioned"
+    except torch.OutOfMemoryError:
+        return "not enough memory for double precision"
+    except TaskError:
+        return "the reference fails"
+    pairs = leaves(*map(reals, (exact, own, own)))
+    error = max((largest_error(one, other) for _, one, other, _ in pairs if isinstance(one, torch.Tensor)), default=0.0)
+    if len(doubles) == len(tensors(expected)) and doubles and _is_double_exact(doubles, error):
+        limit = attrs.evolve(limit, atol=min(limit.atol, _DOUBLE_TOLERANCE), rtol=min(limit.rtol, _DOUBLE_TOLERANCE))
+    own_error = max(error, _half_precision_rounding(reference.dtype, exact))
+    limit = attrs.evolve(limit, own_error=LIMITS.more_errors_in_stress * own_error)
+    return StressCall(family, inputs, expected, exact, limit, error)
+
+
+def _conditioned_limit(limit: Tolerance) -> Tolerance:
+    """Tolerance that a well-conditioned reference itself meets."""
+    share = LIMITS.conditioned_share
+    return attrs.evolve(limit, atol=share * limit.atol, rtol=share * limit.rtol)
+
+
+def _is_double_exact(doubles: list[torch.Tensor], error: float) -> bool:
+    """Whether the error of outputs in double precision is that of double precision."""
+    largest = max((float(tensor.abs().max()) for tensor in doubles if tensor.numel()), default=0.0)
+    return error <= _DOUBLE_ROUNDING * largest
+
+
+def _half_precision_rounding(dtype: torch.dtype, exact: Any) -> float:
+    """Rounding error of the largest output in half precision; 0 for other dtypes.
+
+    A reference that accumulates in single precision does not show the rounding of intermediate values.
+    """
+    if dtype.itemsize != 2:
+        return 0.0
+    sizes = [float(tensor.abs().max()) for tensor in tensors(exact) if tensor.is_floating_point() and tensor.numel()]
+    return ROUNDING[dtype] * max(sizes, default=0.0)
+
+
+def _finite(value: Any) -> bool:
+    return all(bool(torch.isfinite(tensor).all()) for tensor in tensors(reals(value)) if tensor.is_floating_point())

@@ -1,0 +1,340 @@
+"""Audit of a task: its reference is executed to find defects, and shortcuts that pass without its computation."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+import re
+import time
+import types
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from kernelrl_core.api.evaluators import EvaluationSettings, from_json, to_json
+from kernelrl_judge.protocol.failures import lacks_memory
+from kernelrl_judge.protocol.trees import leaves, mapped, tensors, total_bytes
+from kernelrl_judge.task.comparison import Tolerance, compare_values, tolerance
+from kernelrl_judge.task.input_structure import Broadcasts, structure
+from kernelrl_judge.task.operation_counter import OperationCounter
+from kernelrl_judge.task.overlays import OVERLAYS
+from kernelrl_judge.task.reference import Reference
+from kernelrl_judge.task.source import TaskError, load_reference
+
+__all__ = ["audit"]
+
+_SEED = "audit"
+_TRIALS = 2
+_DRAWS = 64
+"""Number of inputs drawn to find equal ones: with fewer than a thousand different inputs, two of these are equal nine
+times out of ten."""
+_DRAWS_FIXED = 16
+"""Number of inputs drawn to find leaves that are the same in every call."""
+_DRAWING_S = 1.0
+"""Time limit for such draws."""
+_LAUNCH_US = 5.0
+"""Time of a kernel launch. A task whose work takes less is tiny."""
+_BYTES_PER_US = 2e6
+_FLOPS_PER_US = 50e6
+"""Approximate rates of a data-centre GPU: 2 TB/s and 50 TFLOP/s."""
+_STRUCTURES = {
+    "zeros": (
+        "has zeros in the same places in every call",
+        re.compile(r"(?i)tri[ul]|triang|diag|spars|mask|causal|band"),
+    ),
+    "symmetric": ("is symmetric", re.compile(r"(?i)symm|hermit|gram|covarian|correlat|distance|adjacen")),
+    "sorted": ("is sorted", re.compile(r"(?i)sort|order|monoton|search|bucket|quantile|cumul")),
+}
+"""Description of an input with a structure, and the words by which a model promises the structure."""
+_MIN_SPREAD = 0.1
+"""Least standard deviation of the changes of parameters."""
+
+
+def audit(source: str, task_id: str, settings: EvaluationSettings, device: str) -> dict[str, Any]:
+    """Audit a task.
+
+    Args:
+        device: `cpu` or `cuda`; inputs are made there.
+
+    Returns:
+        Flags with their measurements, and the overlay under which no shortcut passes; or the reason why there is no
+        audit.
+    """
+    try:
+        module = load_reference(source, task_id)
+        reference = Reference(module, task_id, settings, device).with_seed(_SEED)
+        audited = _AuditedTask(reference, tolerance(settings))
+        shortcuts = audited.shortcuts()
+        flags = shortcuts | audited.defects(source)
+    except (TaskError, MemoryError, RuntimeError) as error:
+        text = f"{error!r} {error.__cause__!r}"
+        if "MemoryError" in text or lacks_memory(text):
+            return {"unaudited": "not enough memory here"}
+        if isinstance(error, TaskError):
+            return {"flags": {"reference_fails": str(error)}}
+        raise
+    fixing_overlay = None
+    if shortcuts:
+        fixing_overlay = next((kind for kind in OVERLAYS if _fixes(kind, module, task_id, settings, device)), None)
+    return {"flags": flags, "mended_by": fixing_overlay}
+
+
+def _fixes(kind: str, module: types.ModuleType, task_id: str, settings: EvaluationSettings, device: str) -> bool:
+    """Whether no shortcut passes under an overlay, and the reference stays finite."""
+    other = from_json(EvaluationSettings, {**to_json(settings), "input_overlay": kind})
+    try:
+        audited = _AuditedTask(Reference(module, task_id, other, device).with_seed(_SEED), tolerance(settings))
+        return audited.non_finite() == 0 and not audited.shortcuts()
+    except (TaskError, MemoryError, RuntimeError):
+        return False
+
+
+class _AuditedTask:
+    """A reference with the inputs and expected outputs of some trials."""
+
+    def __init__(self, reference: Reference, limit: Tolerance) -> None:
+        self._reference = reference
+        self._limit = limit
+        self._trials = [reference.trial(index) for index in range(_TRIALS)]
+
+    def shortcuts(self) -> dict[str, str]:
+        """Flags of shortcuts, which pass without the computation of the task."""
+        found = {
+            "zeros_pass": self._zeros(),
+            "constant_pass": self._constant(),
+            "identity_pass": self._identity(),
+            "input_blind": self._input_blind(),
+            "weight_blind": self._weight_blind(),
+            "fixed_input": self._fixed_input(),
+        }
+        return {flag: evidence for flag, evidence in found.items() if evidence is not None}
+
+    def defects(self, source: str) -> dict[str, str]:
+        """Flags of defects of the task itself."""
+        share = self.non_finite()
+        found = {
+            "non_finite": f"{share:.3g} of the elements of the output" if share else None,
+            "nondeterministic": self._nondeterministic(),
+            "accidental_broadcast": self._accidental_broadcast(),
+            "fixed_number": self._fixed_number(),
+            "few_inputs": self._few_inputs(),
+            "structured_input": self._structured_input(_source_without_inputs(source)),
+            "tiny": self._tiny(),
+        }
+        return {flag: evidence for flag, evidence in found.items() if evidence is not None}
+
+    def non_finite(self) -> float:
+        """Largest share of elements that are infinite or NaN among the output tensors of the trials."""
+        finite_shares = [
+            int(torch.isfinite(tensor).sum()) / tensor.numel() for tensor in self._output_tensors() if tensor.numel()
+        ]
+        return max((1 - share for share in finite_shares), default=0.0)
+
+    def _output_tensors(self) -> list[torch.Tensor]:
+        return [tensor for trial in self._trials for tensor in tensors(trial.expected)]
+
+    def _pass(self, outputs: Sequence[Any]) -> bool:
+        """Whether outputs, one of each trial, are within the tolerance."""
+        pairs = zip(self._trials, outputs, strict=True)
+        return all(compare_values(trial.expected, output, self._limit) is None for trial, output in pairs)
+
+    def _zeros(self) -> str | None:
+        zeros = [mapped(trial.expected, torch.zeros_like) for trial in self._trials]
+        if not self._pass(zeros):
+            return None
+        largest = max(map(_size, self._output_tensors()), default=0.0)
+        return f"largest output {largest:.3g}"
+
+    def _constant(self) -> str | None:
+        first = self._trials[0].expected
+        for name, choose in (("mean", _mean), ("middle of the range", _middle)):
+            constant = mapped(first, functools.partial(_filled, choose=choose))
+            if self._pass([constant] * _TRIALS):
+                values = ", ".join(f"{choose(tensor):.4g}" for tensor in tensors(first)[:3])
+                return f"{name} of the first output ({values})"
+        return None
+
+    def _identity(self) -> str | None:
+        for number in range(len(tensors(self._trials[0].inputs))):
+            outputs = [_input_as_output(trial.expected, tensors(trial.inputs)[number]) for trial in self._trials]
+            if all(output is not None for output in outputs) and self._pass(outputs):
+                return f"input tensor {number} passes as the output, {self._difference(outputs):.3g} off at most"
+        return None
+
+    def _input_blind(self) -> str | None:
+        first = self._trials[0].expected
+        outputs = [first] * _TRIALS
+        if not all(_has_same_shapes(trial.expected, first) for trial in self._trials) or not self._pass(outputs):
+            return None
+        return f"outputs for {_TRIALS} different inputs differ by {self._difference(outputs):.3g} at most"
+
+    def _weight_blind(self) -> str | None:
+        model = self._reference.model
+        parameters = [p for p in model.parameters() if p.is_floating_point() and p.numel()]
+        if not parameters:
+            return None
+        outputs = []
+        for index, trial in enumerate(self._trials):
+            torch.manual_seed(index)
+            with torch.no_grad():
+                for parameter in parameters:
+                    spread = max(_MIN_SPREAD, float(parameter.float().std(correction=0)))
+                    parameter.add_(torch.randn_like(parameter), alpha=spread)
+            # The call restores the parameters.
+            outputs.append(self._reference.expected(trial.inputs, index))
+        pairs = zip(outputs, self._trials, strict=True)
+        if not all(_has_same_shapes(output, trial.expected) for output, trial in pairs) or not self._pass(outputs):
+            return None
+        count = sum(parameter.numel() for parameter in parameters)
+        return f"with all {count} parameters changed the output differs by {self._difference(outputs):.3g} at most"
+
+    def _nondeterministic(self) -> str | None:
+        trial = self._trials[0]
+        # The trial has the seed of index 0. Another seed must not matter either, since no kernel can know the seed.
+        for seed_name, index in (("the same seed", 0), ("another seed", 1)):
+            output = self._reference.expected(trial.inputs, index)
+            if not _has_same_shapes(trial.expected, output):
+                return f"called again with {seed_name}, the output has another shape"
+            mismatch = compare_values(trial.expected, output, self._limit)
+            if mismatch is not None:
+                return f"called again with {seed_name}, {mismatch.wrong_share or 0:.3g} of the elements are off"
+        return None
+
+    @functools.cached_property
+    def _fixed_leaves(self) -> list[tuple[str, Any]]:
+        """Tensors, numbers and texts among the inputs that are the same in every call, with their paths."""
+        found = dict(leaves(self._trials[0].inputs))
+        started = time.monotonic()
+        # A few integers may be the same in a few calls by chance.
+        for index in range(1, _DRAWS_FIXED):
+            if not found or (index >= _TRIALS and time.monotonic() - started > _DRAWING_S):
+                break
+            inputs = self._trials[index].inputs if index < _TRIALS else self._reference.inputs(index)
+            drawn = dict(leaves(inputs))
+            found = {path: leaf for path, leaf in found.items() if _equal(leaf, drawn.get(path))}
+        return list(found.items())
+
+    def _fixed_input(self) -> str | None:
+        for path, leaf in self._fixed_leaves:
+            if isinstance(leaf, torch.Tensor) and leaf.numel():
+                return f"input{path} holds the same values in every call"
+            if isinstance(leaf, float | complex):
+                return f"input{path} is {leaf} in every call"
+        return None
+
+    def _fixed_number(self) -> str | None:
+        found = [f"input{path} is {leaf!r}" for path, leaf in self._fixed_leaves if isinstance(leaf, int)]
+        return f"{found[0]} in every call" if found else None
+
+    def _few_inputs(self) -> str | None:
+        if self._fixed_input() is not None:
+            return None
+        seen: list[bytes] = []
+        started = time.monotonic()
+        while len(seen) < _DRAWS and (len(seen) < _TRIALS or time.monotonic() - started < _DRAWING_S):
+            seen.append(_digest(self._reference.inputs(_TRIALS + len(seen))))
+        different = len(set(seen))
+        return f"{different} different inputs in {len(seen)} calls" if different < len(seen) else None
+
+    def _structured_input(self, source: str) -> str | None:
+        pairs = zip(tensors(self._trials[0].inputs), tensors(self._trials[1].inputs), strict=False)
+        for number, (first, second) in enumerate(pairs):
+            found = structure(first, second)
+            if found is None:
+                continue
+            description, words = _STRUCTURES[found]
+            if not words.search(source):
+                return f"input tensor {number} {description}, of which the model says nothing"
+        return None
+
+    def _accidental_broadcast(self) -> str | None:
+        broadcasts = Broadcasts(tensors(self._trials[0].inputs))
+        self._call_under(broadcasts)
+        return broadcasts.found
+
+    def _tiny(self) -> str | None:
+        counter = OperationCounter()
+        self._call_under(counter)
+        trial, flops = self._trials[0], counter.flops
+        size = total_bytes([trial.inputs, trial.expected, self._reference.state])
+        time_us = max(size / _BYTES_PER_US, flops / _FLOPS_PER_US)
+        if time_us >= _LAUNCH_US:
+            return None
+        return f"{size} bytes and {flops} floating-point operations: {time_us:.3g} us at 2 TB/s and 50 TFLOP/s"
+
+    def _call_under(self, mode: Broadcasts | OperationCounter) -> None:
+        # The reference clones its inputs outside of `forward`, so the mode contains only the call of the model.
+        with torch.no_grad(), mode:
+            self._reference.model(*mapped(self._trials[0].inputs, lambda tensor: tensor))
+        self._reference.restore()
+
+    def _difference(self, outputs: list[Any]) -> float:
+        """Largest difference between outputs and expected outputs."""
+        pairs = zip(self._output_tensors(), tensors(outputs), strict=True)
+        return max((_size(_finite(left) - _finite(right)) for left, right in pairs), default=0.0)
+
+
+def _equal(first: Any, second: Any) -> bool:
+    if isinstance(first, torch.Tensor):
+        return isinstance(second, torch.Tensor) and first.shape == second.shape and torch.equal(first, second)
+    return bool(first == second)
+
+
+def _source_without_inputs(source: str) -> str:
+    """Source of a task without the functions that make its inputs and arguments."""
+    tree = ast.parse(source)
+    tree.body = [node for node in tree.body if getattr(node, "name", "") not in ("get_inputs", "get_init_inputs")]
+    return ast.unparse(tree)
+
+
+def _digest(inputs: Any) -> bytes:
+    """Digest of inputs; equal for equal inputs."""
+    found = hashlib.blake2b()
+    for _, leaf in leaves(inputs):
+        if isinstance(leaf, torch.Tensor):
+            found.update(leaf.detach().contiguous().reshape(-1).view(torch.uint8).cpu().numpy().data)
+        else:
+            found.update(repr(leaf).encode())
+    return found.digest()
+
+
+def _size(tensor: torch.Tensor) -> float:
+    """Largest absolute value."""
+    return max(abs(float(end)) for end in _finite(tensor).aminmax()) if tensor.numel() else 0.0
+
+
+def _mean(tensor: torch.Tensor) -> float:
+    return float(_finite(tensor).mean(dtype=torch.float64)) if tensor.numel() else 0.0
+
+
+def _middle(tensor: torch.Tensor) -> float:
+    return sum(map(float, _finite(tensor).aminmax())) / 2 if tensor.numel() else 0.0
+
+
+def _finite(tensor: torch.Tensor) -> torch.Tensor:
+    """Values as floating-point numbers, with zeros in place of NaN and infinities.
+
+    Floating-point values keep their dtype, because a wider copy of a large output may not fit into the device's memory.
+    """
+    values = tensor if tensor.is_floating_point() else tensor.float()
+    return torch.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0)
+
+
+def _filled(tensor: torch.Tensor, choose: Callable[[torch.Tensor], float]) -> torch.Tensor:
+    value = choose(tensor)
+    return torch.full_like(tensor, value if tensor.is_floating_point() else round(value))
+
+
+def _input_as_output(expected: Any, given: torch.Tensor) -> Any | None:
+    """An input in the structure of the output; None unless the output is one tensor of the same shape and dtype."""
+    outputs = tensors(expected)
+    if len(outputs) != 1 or outputs[0].shape != given.shape or outputs[0].dtype != given.dtype:
+        return None
+    return mapped(expected, lambda _: given)
+
+
+def _has_same_shapes(first: Any, second: Any) -> bool:
+    """Whether outputs have the same shapes, so that their values can be compared."""
+    return [tensor.shape for tensor in tensors(first)] == [tensor.shape for tensor in tensors(second)]

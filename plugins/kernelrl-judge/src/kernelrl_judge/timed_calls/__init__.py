@@ -1,0 +1,1 @@
+"""Timed calls: the same code for the candidate in its runner and for the reference in the judge."""

@@ -1,0 +1,371 @@
+"""Times of direct calls: on the CPU, and on a GPU where calls cannot be recorded.
+
+A window is a series of calls on inputs of their own, by the judge's clock, from the order until the runner reports the
+end of the calls. A round has four windows: n and n/2 calls of the candidate, and of the reference in the judge's own
+process, on the same new inputs, in random order. The constant cost of a window is the difference between two windows of
+n/2 calls and one of n calls, in the median over the rounds. All outputs are compared with those of the reference. If a
+candidate makes over four times as many calls as the reference, that many are compared, chosen at random.
+
+On the CPU each output is copied to its place before the next call, on either side; the time of that copy in the judge's
+process is subtracted from both. The runner is stopped while its inputs are written and while the reference is timed, so
+that it can neither start early nor disturb the reference. A window takes at least its CPU time divided by the number of
+threads that both sides have.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import random
+import statistics
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+import torch
+
+from kernelrl_core.api.evaluators import TimingFacts
+from kernelrl_judge.findings import finding
+from kernelrl_judge.peer.memory import ArenaExchange
+from kernelrl_judge.peer.session import RunnerSession
+from kernelrl_judge.probes.direct_trials import is_stored_output
+from kernelrl_judge.protocol.frames import FrameKind
+from kernelrl_judge.protocol.orders import StageOrder, WindowOrder
+from kernelrl_judge.protocol.trees import leaves_bytes, mapped, places, tensors
+from kernelrl_judge.protocol.values import encode_tree
+from kernelrl_judge.task.comparison import compare_bytes, tolerance
+from kernelrl_judge.task.precision import wrong_values
+from kernelrl_judge.task.reference import FIRST_TIMED, Reference
+from kernelrl_judge.timed_calls import host_memory
+from kernelrl_judge.timed_calls.outputs import copy_outputs
+from kernelrl_judge.timed_calls.window import call_window
+from kernelrl_judge.timing.statistics import MAX_TENSORS, Timing, WrongWindow, make_rounds
+
+__all__ = ["DirectMeasurement", "beyond_window_s", "constant_cost_s"]
+
+_SETTLED_SHARE = 0.012
+"""Share of a median within which it counts as known."""
+_BUDGET_S = {"cuda": 0.4, "cpu": 1.0}
+_WINDOW_S = 8e-3
+"""Intended length of a window of n calls: half of it is still long compared with delays of the scheduler."""
+_MAX_CALLS = 256
+_MAX_WINDOW_BYTES = {"cuda": 4 << 30, "cpu": 1 << 30}
+"""Inputs and outputs of a window."""
+_OTHER_CALLS = 3
+"""Number of further calls of the candidate that are compared, as a multiple of the calls of the reference's window."""
+_MAX_CONSTANT_SHARE = 0.1
+"""Share of a window that may be subtracted as its constant cost."""
+_MIN_CALL_SHARE = 0.2
+"""Share of a call's time that is left, at least, when the copy of its output is subtracted."""
+_MAX_CPU_SHARE = 1.05
+"""CPU time of a window for each of its threads, as a share of its length."""
+
+
+@attrs.frozen
+class _WindowTimes:
+    """Seconds of one window of each side."""
+
+    candidate_s: float
+    baseline_s: float
+
+
+@attrs.frozen
+class _CallCounts:
+    """Calls in a window of each side."""
+
+    candidate: int
+    baseline: int
+
+    def half(self) -> _CallCounts:
+        return _CallCounts(self.candidate // 2, self.baseline // 2)
+
+
+@attrs.frozen
+class _DirectRound:
+    """Windows of n calls and of n/2 calls."""
+
+    full: _WindowTimes
+    half: _WindowTimes
+
+
+class DirectMeasurement:
+    """Times a candidate that passed its trials: `run` with the device held exclusively, then `result`."""
+
+    def __init__(self, session: RunnerSession, reference: Reference) -> None:
+        self._session = session
+        self._process = session.process
+        self._channel = session.channel
+        self._exchange = session.exchange
+        self._reference = reference
+        self._device = reference.device
+        self._limit = tolerance(reference.settings)
+        # Not derived from the seeds of the inputs: a candidate must not know the order of the windows.
+        self._random: random.Random = random.SystemRandom()
+        self._next_input = FIRST_TIMED
+        self._judge_outputs: dict[int, _JudgeOutputs] = {}
+        self._earlier_inputs: Any = None
+        self._calls = _CallCounts(2, 2)
+        self._rounds: list[_DirectRound] = []
+        self._copies_s: list[float] = []
+        # Inputs in device memory that cannot be shared are copied to the GPU by the runner before the clock runs.
+        self._inputs_come_late = self._device == "cpu" or isinstance(self._exchange, ArenaExchange)
+        first, like = reference.inputs(FIRST_TIMED), reference.like
+        n_tensors = len(tensors([first, like]))
+        moved_bytes = leaves_bytes(first) + leaves_bytes(like)
+        largest_input_bytes = max((tensor.nbytes for tensor in tensors(first)), default=0)
+        # A call may allocate its outputs, and one tensor between them and its inputs.
+        self._allocated_bytes = [largest_input_bytes, *(tensor.nbytes for tensor in tensors(like))]
+        by_memory = _MAX_WINDOW_BYTES[self._device] // max(1, moved_bytes)
+        by_message = MAX_TENSORS // (n_tensors + 2)
+        self._max_calls = max(2, min(_MAX_CALLS, by_memory, by_message))
+
+    def run(self, max_rounds: int) -> None:
+        """Make the windows.
+
+        Raises:
+            WrongWindow: an output of a timed call is wrong.
+            What `RunnerChannel.expect` raises.
+        """
+        self._find_lengths()
+        make_rounds(
+            lambda: self._rounds.append(self._make_round()),
+            self._times_until_now,
+            most=max_rounds,
+            budget_s=_BUDGET_S[self._device],
+            share=_SETTLED_SHARE,
+        )
+
+    def release(self) -> None:
+        """Drop inputs and outputs: references to this object may live until garbage is collected."""
+        self._earlier_inputs = None
+        self._judge_outputs.clear()
+
+    def result(self) -> Timing:
+        """Medians and speedup."""
+        candidate_us = self._per_call_us(
+            self._calls.candidate, [(made.full.candidate_s, made.half.candidate_s) for made in self._rounds]
+        )
+        baseline_us = self._per_call_us(
+            self._calls.baseline, [(made.full.baseline_s, made.half.baseline_s) for made in self._rounds]
+        )
+        facts = TimingFacts(
+            method="calls",
+            rounds=len(self._rounds),
+            calls_per_window=self._calls.candidate,
+            baseline_calls_per_window=self._calls.baseline,
+        )
+        return Timing.of(candidate_us, baseline_us, facts)
+
+    def _times_until_now(self) -> list[list[float]]:
+        """Seconds of the windows of n calls, of each side."""
+        candidate_s = [made.full.candidate_s for made in self._rounds]
+        baseline_s = [made.full.baseline_s for made in self._rounds]
+        return [candidate_s, baseline_s]
+
+    def _find_lengths(self) -> None:
+        """Increase the calls of each side until its windows are long enough."""
+        while True:
+            windows = self._make_windows(self._calls)
+            grown = _CallCounts(
+                self._grown(self._calls.candidate, windows.candidate_s),
+                self._grown(self._calls.baseline, windows.baseline_s),
+            )
+            is_long_enough = (
+                grown.candidate <= 1.2 * self._calls.candidate and grown.baseline <= 1.2 * self._calls.baseline
+            )
+            if is_long_enough:
+                return
+            self._calls = grown
+
+    def _grown(self, calls: int, window_s: float) -> int:
+        """Number of calls for a window of the intended length, at most 16 times as many; even."""
+        factor = min(_WINDOW_S / max(window_s, 1e-6), 16)
+        wanted = min(self._max_calls, 2 * math.ceil(calls * factor / 2))
+        return max(calls, wanted - wanted % 2)
+
+    def _make_round(self) -> _DirectRound:
+        if self._random.random() < 0.5:
+            full = self._make_windows(self._calls)
+            half = self._make_windows(self._calls.half())
+        else:
+            half = self._make_windows(self._calls.half())
+            full = self._make_windows(self._calls)
+        if self._device == "cpu":
+            self._copies_s.append(self._outputs_for(self._calls.baseline).copy_s())
+        return _DirectRound(full, half)
+
+    def _per_call_us(self, calls: int, windows_s: list[tuple[float, float]]) -> list[float]:
+        """Time of one call in each round, in microseconds.
+
+        Args:
+            calls: of a window.
+            windows_s: seconds of the window of all and of half of the calls, in each round.
+        """
+        constant_s = constant_cost_s(windows_s, calls / (calls // 2))
+        copy_s = min(self._copies_s, default=0.0)
+        calls_s = [max(full_s - constant_s, 0.0) / calls for full_s, _ in windows_s]
+        return [max(call_s - copy_s, _MIN_CALL_SHARE * call_s, 1e-9) * 1e6 for call_s in calls_s]
+
+    def _make_windows(self, calls: _CallCounts) -> _WindowTimes:
+        """One window of each side, in random order, on the same new inputs."""
+        inputs = self._reference.many_inputs(self._next_input, max(calls.candidate, calls.baseline))
+        self._next_input += len(inputs)
+        candidate_inputs, baseline_inputs = inputs[: calls.candidate], inputs[: calls.baseline]
+        outputs = self._stage(candidate_inputs)
+        if self._random.random() < 0.5:
+            candidate_s, actual = self._candidate_window(candidate_inputs, outputs)
+            baseline_s, expected = self._baseline_window(baseline_inputs)
+        else:
+            baseline_s, expected = self._baseline_window(baseline_inputs)
+            candidate_s, actual = self._candidate_window(candidate_inputs, outputs)
+        self._compare(candidate_inputs, actual, expected)
+        return _WindowTimes(candidate_s, baseline_s)
+
+    def _stage(self, inputs: list[list[Any]]) -> list[Any]:
+        """Have the runner prepare a window; returns the places of its outputs."""
+        outputs, output_bytes = places(self._reference.like, len(inputs), self._device)
+        state = self._reference.changed_state
+        if state:
+            # The calls start with the state of the reference's calls.
+            body = encode_tree(self._exchange.share(state))
+            self._channel.order(FrameKind.IMPOSE, body, reply=FrameKind.STAGED)
+        if self._inputs_come_late:
+            tree = self._exchange.announce(inputs, output_bytes)
+        else:
+            self._exchange.make_room(output_bytes)
+            tree = self._exchange.share(inputs)
+        order = StageOrder(inputs=tree, outputs=outputs, announced=self._inputs_come_late, ready=self._allocated_bytes)
+        self._channel.order(FrameKind.STAGE, order.encoded(), reply=FrameKind.STAGED)
+        return outputs
+
+    def _candidate_window(self, inputs: list[list[Any]], places: list[Any]) -> tuple[float, list[Any]]:
+        """Seconds of a window of the candidate, and its outputs."""
+        spent_s = self._gpu_window_s(inputs) if self._device == "cuda" else self._cpu_window_s(inputs)
+        # Read before a candidate could make up for work that it has not done.
+        outputs = [self._exchange.collect(self._reference.like, place) for place in places]
+        self._channel.expect(FrameKind.FACTS)
+        if "late_writes" in self._reference.settings.probes:
+            index = self._random.randrange(len(places))
+            again = self._exchange.collect(self._reference.like, places[index])
+            changed = compare_bytes(outputs[index], again)
+            if changed is not None:
+                evidence = "an output of a timed call changed after the window had ended"
+                raise WrongWindow(changed, finding("late_write", evidence))
+        return spent_s, outputs
+
+    def _gpu_window_s(self, inputs: list[list[Any]]) -> float:
+        if self._inputs_come_late:
+            self._exchange.share(inputs)
+        order = WindowOrder(count=len(inputs)).encoded()
+        started = time.perf_counter()
+        self._channel.order(FrameKind.WINDOW, order, reply=FrameKind.CALLED, spin=True)
+        spent_s = self._process.received_at - started
+        self._channel.expect(FrameKind.DONE, spin=True)
+        return spent_s
+
+    def _cpu_window_s(self, inputs: list[list[Any]]) -> float:
+        order = WindowOrder(count=len(inputs)).encoded()
+        with self._process.suspended():
+            self._exchange.share(inputs)
+            ran_before_s = self._process.ran_s()
+            started = time.perf_counter()
+            self._process.send(FrameKind.WINDOW, order)
+        self._channel.expect(FrameKind.DONE)
+        spent_s = self._process.received_at - started
+        return spent_s + beyond_window_s(ran_before_s, self._process.ran_s(), spent_s)
+
+    def _baseline_window(self, inputs: list[list[Any]]) -> tuple[float, list[Any]]:
+        """Seconds of a window of the reference while the runner is stopped, and its outputs."""
+        with self._process.suspended():
+            if self._reference.facts.mutates_inputs:
+                inputs = copy.deepcopy(inputs)
+            if self._device == "cuda":
+                started = time.perf_counter()
+                outputs = call_window(self._reference.model, inputs, self._device).outputs
+                spent_s = time.perf_counter() - started
+            else:
+                host_memory.ready(self._allocated_bytes * len(inputs))
+                kept = self._outputs_for(len(inputs))
+                started = time.perf_counter()
+                call_window(self._reference.model, inputs, self._device, kept.keep)
+                spent_s = time.perf_counter() - started
+                outputs = kept.outputs
+            self._reference.restore()
+        return spent_s, outputs
+
+    def _compare(self, inputs: list[list[Any]], actual: list[Any], expected: list[Any]) -> None:
+        for index, (want, got) in enumerate(zip(expected, actual, strict=False)):
+            self._check(want, got, inputs, index)
+        others = range(len(expected), len(actual))
+        if others and not self._reference.changed_state:
+            for index in self._random.sample(others, min(len(others), _OTHER_CALLS * len(expected))):
+                self._check(self._reference.expected(inputs[index]), actual[index], inputs, index)
+        self._earlier_inputs = inputs[-1]
+
+    def _check(self, want: Any, got: Any, inputs: list[list[Any]], index: int) -> None:
+        mismatch = wrong_values(self._reference, inputs[index], 0, want, got, self._limit)
+        if mismatch is None:
+            return
+        changed = [*self._reference.changed_state]
+        earlier = inputs[index - 1] if index else self._earlier_inputs
+        # Where calls depend on earlier ones, earlier outputs may be part of their state.
+        if earlier is not None and not changed:
+            earlier_output = self._reference.expected(earlier)
+            if is_stored_output(earlier_output, got, self._limit, mismatch):
+                found = finding("replay", "an output of a timed call equals that of a call before it")
+                raise WrongWindow(mismatch, found)
+        raise WrongWindow(mismatch, changed=changed)
+
+    def _outputs_for(self, calls: int) -> _JudgeOutputs:
+        if calls not in self._judge_outputs:
+            self._judge_outputs[calls] = _JudgeOutputs(self._reference.like, calls)
+        return self._judge_outputs[calls]
+
+
+def constant_cost_s(windows: Sequence[tuple[float, float]], ratio: float) -> float:
+    """Time of a window that does not depend on its number of calls, in seconds.
+
+    Args:
+        windows: times of a window of n calls and of one of n / `ratio` calls, in seconds.
+    """
+    constant_s = statistics.median((ratio * half_s - full_s) / (ratio - 1) for full_s, half_s in windows)
+    most_s = _MAX_CONSTANT_SHARE * statistics.median(full_s for full_s, _ in windows)
+    return min(max(constant_s, 0.0), most_s)
+
+
+def beyond_window_s(before_s: dict[int, float], after_s: dict[int, float], window_s: float) -> float:
+    """Time that a window would have taken longer with the number of threads that candidate and reference have.
+
+    Args:
+        before_s: CPU time of each process of the candidate, by its number, before the window.
+        after_s: the same after it.
+    """
+    ran_s = sum(now_s - before_s.get(pid, 0.0) for pid, now_s in after_s.items())
+    least_s = ran_s / torch.get_num_threads()
+    return least_s - window_s if least_s > _MAX_CPU_SHARE * window_s else 0.0
+
+
+class _JudgeOutputs:
+    """Memory of the judge for the outputs of the reference's calls on the CPU."""
+
+    def __init__(self, like: Any, calls: int) -> None:
+        self.outputs = [mapped(like, _zeros) for _ in range(calls)]
+        """Copied outputs, each with the structure of an output."""
+        self._targets = [tensors(output) for output in self.outputs]
+        self._value = mapped(like, lambda tensor: torch.zeros_like(tensor, device="cpu"))
+
+    def keep(self, index: int, value: Any) -> None:
+        """Copy an output, as a runner does."""
+        copy_outputs(self._targets[index], [value])
+
+    def copy_s(self) -> float:
+        """Seconds of one copy, averaged over one copy to each place."""
+        started = time.perf_counter()
+        for index in range(len(self._targets)):
+            self.keep(index, self._value)
+        return (time.perf_counter() - started) / len(self._targets)
+
+
+def _zeros(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.zeros(tensor.shape, dtype=tensor.dtype)
