@@ -1,4 +1,4 @@
-"""GPUs and judges that lanes are tried with: they do what a test says."""
+"""Fake GPUs and judges for the tests of lanes. A test defines their behaviour."""
 
 from __future__ import annotations
 
@@ -12,26 +12,30 @@ import pytest
 from kernelrl_core.types import Evaluation, EvaluationRequest, EvaluationSettings, Outcome, sha256_text
 from kernelrl_core.version import API_VERSION
 from kernelrl_judge.client.lanes import Lanes
-from kernelrl_judge.client.worker import DeviceFault
+from kernelrl_judge.device.faults import DeviceFault
 
 Work = Callable[[str, Callable[[], None]], Awaitable[None]]
 
 
 class Machine:
-    """GPUs, and what they do.
-
-    `work` happens under a candidate, by its source; `unwell` is why a GPU fails its probes, until the one `heals_at`.
-    """
+    """GPUs with their judges."""
 
     def __init__(self) -> None:
         self.unwell: dict[str, str] = {}
-        self.work: dict[str, Work] = {}
-        self.judged: defaultdict[str, list[str]] = defaultdict(list)
-        self.under_way: Counter[str] = Counter()
-        self.probes: Counter[str] = Counter()
+        """Reason why the probes of a GPU fail, by GPU."""
         self.heals_at: dict[str, int] = {}
-        self.may_answer = asyncio.Event()
-        self.may_answer.set()
+        """Number of the first probe that passes, by GPU."""
+        self.work: dict[str, Work] = {}
+        """Function that is called during the evaluation of a candidate, by its source."""
+        self.evaluated: defaultdict[str, list[str]] = defaultdict(list)
+        """Sources of the candidates, by GPU."""
+        self.n_running: Counter[str] = Counter()
+        """Number of current evaluations, by GPU."""
+        self.probes: Counter[str] = Counter()
+        """Number of probes, by GPU."""
+        self.may_reply = asyncio.Event()
+        """Set unless probes wait."""
+        self.may_reply.set()
         self.judges: list[Judge] = []
 
     def judge(self, environment: Mapping[str, str]) -> Any:
@@ -40,25 +44,28 @@ class Machine:
 
 
 class Judge:
-    """Stands in for a `JudgeWorker`."""
+    """A fake `JudgeWorker`."""
 
     def __init__(self, machine: Machine, gpu: str) -> None:
-        self.machine, self.gpu, self.busy, self.n_ends = machine, gpu, False, 0
+        self.machine = machine
+        self.gpu = gpu
+        self.busy = False
+        self.n_ends = 0
 
     async def evaluate(
         self, request: EvaluationRequest, runner: str, slow: Callable[[], None], *, alone: bool
     ) -> Evaluation:
         assert not self.busy
         self.busy = True
-        self.machine.judged[self.gpu].append(request.source)
-        self.machine.under_way[self.gpu] += 1
+        self.machine.evaluated[self.gpu].append(request.source)
+        self.machine.n_running[self.gpu] += 1
         try:
             work = self.machine.work.get(request.source)
             if work is not None:
                 await work(self.gpu, slow)
             return Evaluation(Outcome.CORRECT)
         finally:
-            self.machine.under_way[self.gpu] -= 1
+            self.machine.n_running[self.gpu] -= 1
             self.busy = False
 
     async def probe(self) -> str | None:
@@ -66,7 +73,7 @@ class Judge:
         self.busy = True
         try:
             self.machine.probes[self.gpu] += 1
-            await self.machine.may_answer.wait()
+            await self.machine.may_reply.wait()
             if self.machine.probes[self.gpu] == self.machine.heals_at.get(self.gpu):
                 return None
             return self.machine.unwell.get(self.gpu)
@@ -94,7 +101,7 @@ def request(source: str, task: str = "task") -> EvaluationRequest:
 
 
 def raising(error: Exception, *gpus: str) -> Work:
-    """On these GPUs, or on all."""
+    """Raise an error on these GPUs, or on all if none is given."""
 
     async def work(gpu: str, slow: Callable[[], None]) -> None:
         if not gpus or gpu in gpus:
@@ -111,7 +118,7 @@ def waiting(event: asyncio.Event) -> Work:
 
 
 async def soon() -> None:
-    """Let everything that can go on go on."""
+    """Let all tasks continue as far as they can."""
     for _ in range(50):
         await asyncio.sleep(0)
 
@@ -124,7 +131,7 @@ def run(test: Callable[[Machine], Coroutine[Any, Any, None]]) -> None:
 
 
 async def fail(lanes: Lanes, machine: Machine, gpu: str, task: str = "task") -> None:
-    """A candidate under which this GPU fails; the GPU must be the next one to be used."""
+    """Evaluate a candidate under which this GPU fails. It must be the GPU of the next lane."""
     machine.work["fault"] = raising(DeviceFault("Xid 79"), gpu)
     with pytest.raises(DeviceFault):
         await lanes.evaluate(request("fault", task), "")

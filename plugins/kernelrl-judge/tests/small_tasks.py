@@ -1,4 +1,4 @@
-"""Tasks of one line, and the families of harder inputs that a kernel fails."""
+"""References whose `forward` is one line, and the families of harder inputs that a kernel fails."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kernelrl_core.types import EvaluationSettings
-from kernelrl_judge.probes.stress import judged, stress_calls
+from kernelrl_judge.probes.stress_calls import compare_stressed, stress_calls
 from kernelrl_judge.task.reference import Reference
 from kernelrl_judge.task.source import load_reference
 
@@ -39,13 +39,14 @@ def get_inputs():
 def get_init_inputs():
     return []
 """
-    found = Reference(load_reference(source, "task"), "task", settings, "cpu").under("5eed")
-    found.trial(0)
-    return found
+    made = Reference(load_reference(source, "task"), "task", settings, "cpu").with_seed("5eed")
+    made.trial(0)
+    return made
 
 
 def failed(task: Reference, kernel: Callable[..., Any]) -> set[str]:
-    """Families that a kernel of this repository fails."""
-    calls = list(stress_calls(task, left := []))
-    assert calls, left
-    return {call.family for call in calls if judged(call, kernel(*call.inputs)).wrong is not None}
+    """Families of harder inputs under which the outputs of a kernel are incorrect."""
+    inapplicable: list[str] = []
+    calls = list(stress_calls(task, inapplicable))
+    assert calls, inapplicable
+    return {call.family for call in calls if compare_stressed(call, kernel(*call.inputs)).mismatch is not None}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kernelrl_judge.runner.backend import CandidateRunner, import_candidate
+from kernelrl_judge.backend import CandidateRunner, import_candidate
 
 SOURCE = (
     "def f():\n    return 1\n\n\nwith open(__file__, 'w') as file:\n    file.write('def f():\\n    return 22\\n')\n"

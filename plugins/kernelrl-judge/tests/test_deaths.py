@@ -1,4 +1,4 @@
-"""A judge that dies under a candidate: whose fault it is, as a control kernel shows."""
+"""A judge that dies under a candidate: a control kernel shows whether the candidate or the machine is the cause."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from kernelrl_core.errors import InfrastructureError
 from kernelrl_core.types import Evaluation, Outcome
 from kernelrl_judge.client.lanes import Lanes
 from kernelrl_judge.client.pool import JudgePool
-from kernelrl_judge.client.worker import DeviceFull, JudgeDied
+from kernelrl_judge.client.worker import JudgeDied
+from kernelrl_judge.device.faults import DeviceFull
 from kernelrl_plugin_triton.backend import TritonBackend
 
 CONTROL = TritonBackend.facts.example.kernel
@@ -22,23 +23,24 @@ DIED = JudgeDied("the judge ended with status -9")
 
 
 def evaluated(machine: Machine, source: str) -> Evaluation:
-    """By an evaluator whose judges are those of a machine."""
+    """Evaluate a candidate by the judges of a fake machine."""
 
-    async def scene() -> Evaluation:
+    async def evaluation() -> Evaluation:
         pool = JudgePool(workers=1)
         pool.on_cpu = Lanes([None], 1, judge=machine.judge)
-        asked = attrs.evolve(request(source), backend_options={"mode": "interpreter"})
-        return await asyncio.wait_for(pool.evaluate(asked), 10)
+        interpreted = attrs.evolve(request(source), backend_options={"mode": "interpreter"})
+        return await asyncio.wait_for(pool.evaluate(interpreted), 10)
 
-    return asyncio.run(scene())
+    return asyncio.run(evaluation())
 
 
 def dying(times: int) -> Callable[..., Coroutine[Any, Any, None]]:
-    left = [DIED] * times
+    """Let the judge die a number of times."""
+    errors = [DIED] * times
 
     async def work(gpu: str, slow: Callable[[], None]) -> None:
-        if left:
-            raise left.pop()
+        if errors:
+            raise errors.pop()
 
     return work
 
@@ -50,9 +52,9 @@ def test_a_candidate_that_ends_every_judge_has_a_runtime_error_and_no_finding() 
     assert found.outcome is Outcome.RUNTIME_ERROR
     assert found.findings == ()
     assert "ended twice" in found.message
-    # The machine may have a part in it.
+    # The machine may be part of the cause.
     assert not found.final
-    assert machine.judged[""] == ["killer", "killer", CONTROL]
+    assert machine.evaluated[""] == ["killer", "killer", CONTROL]
 
 
 def test_a_machine_on_which_every_judge_dies_is_an_infrastructure_error() -> None:
@@ -66,28 +68,28 @@ def test_a_single_death_has_no_consequence() -> None:
     machine = Machine()
     machine.work["candidate"] = dying(1)
     assert evaluated(machine, "candidate").outcome is Outcome.CORRECT
-    assert machine.judged[""] == ["candidate", "candidate"]
+    assert machine.evaluated[""] == ["candidate", "candidate"]
 
 
 def test_a_candidate_without_device_memory_for_its_judge_is_evaluated_again_alone() -> None:
     machine = Machine()
-    left = [DeviceFull("no device memory left")]
+    errors = [DeviceFull("no device memory left")]
 
     async def work(gpu: str, slow: Callable[[], None]) -> None:
-        if left:
-            raise left.pop()
+        if errors:
+            raise errors.pop()
 
     machine.work["large"] = work
     assert evaluated(machine, "large").outcome is Outcome.CORRECT
-    assert machine.judged[""] == ["large", "large"]
+    assert machine.evaluated[""] == ["large", "large"]
 
 
-def test_what_does_not_fit_an_empty_gpu_is_out_of_memory_and_blames_no_gpu() -> None:
+def test_a_candidate_too_large_for_an_empty_gpu_is_out_of_memory_and_no_gpu_is_suspected() -> None:
     machine = Machine()
     machine.work["large"] = raising(DeviceFull("no device memory left"))
     found = evaluated(machine, "large")
     assert (found.outcome, found.final) == (Outcome.OUT_OF_MEMORY, False)
-    assert machine.judged[""] == ["large", "large"]
+    assert machine.evaluated[""] == ["large", "large"]
     assert machine.probes[""] == 0
 
 

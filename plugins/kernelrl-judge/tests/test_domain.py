@@ -1,4 +1,4 @@
-"""The domain of inputs: how they are drawn, and what a task declares."""
+"""The domain of inputs, read from their draws or declared by a task."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ NUMBERS = Domain("numbers")
         ("torch.rand(4, 8) > 0.5", Domain("truth")),
     ],
 )
-def test_a_draw_that_is_scaled_shifted_or_reshaped_is_understood(drawn: str, expected: Domain) -> None:
+def test_the_domain_of_a_scaled_shifted_or_reshaped_draw_is_found(drawn: str, expected: Domain) -> None:
     assert drawn_domains(lambda: [eval(drawn)]) == [expected]
 
 
@@ -72,7 +72,7 @@ def test_inputs_that_share_a_draw_are_as_drawn() -> None:
     assert drawn_domains(draw) == [AS_DRAWN, AS_DRAWN, NUMBERS]
 
 
-def test_an_assignment_into_a_draw_ends_what_is_known_of_it() -> None:
+def test_a_draw_with_assigned_elements_is_as_drawn() -> None:
     def draw() -> list[torch.Tensor]:
         x = torch.randn(4, 8)
         x[:, 0] = torch.rand(4)

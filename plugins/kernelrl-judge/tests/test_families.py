@@ -6,15 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_tasks import failed, reference
 
-torch = pytest.importorskip("torch")
-
-from small_tasks import failed, reference  # noqa: E402
-
-from kernelrl_judge.probes.families import FAMILIES, VARIANTS, harder, nudged  # noqa: E402
-from kernelrl_judge.task.domain import AS_DRAWN, Domain  # noqa: E402
+from kernelrl_judge.probes.families import FAMILIES, VARIANTS, harder, nudged
+from kernelrl_judge.task.domain import AS_DRAWN, Domain
 
 NUMBERS = Domain("numbers")
 
@@ -97,7 +95,7 @@ NUMBERS = Domain("numbers")
         ),
     ],
 )
-def test_a_shortcut_fails_its_family_and_an_honest_kernel_none(
+def test_a_shortcut_fails_in_its_family_and_an_honest_kernel_in_none(
     forward: str, inputs: str, names: str, family: str, honest: Callable[..., Any], lazy: Callable[..., Any]
 ) -> None:
     task = reference(forward, inputs, names=names)
@@ -105,7 +103,7 @@ def test_a_shortcut_fails_its_family_and_an_honest_kernel_none(
     assert family in failed(task, lazy)
 
 
-def test_declared_ends_nan_and_further_values_are_tried() -> None:
+def test_declared_bounds_nan_and_further_values_are_tried() -> None:
     loss = reference(
         "return torch.nn.functional.binary_cross_entropy(p, t, reduction='none')",
         "torch.rand(8, 64), torch.rand(8, 64)",
@@ -166,5 +164,5 @@ def test_equal_numbers_remain_equal_with_other_last_bits() -> None:
     assert len(found.unique()) == 2
 
 
-def test_a_family_without_inputs_to_change_makes_no_call() -> None:
+def test_a_family_that_can_change_no_input_makes_no_call() -> None:
     assert all(harder([torch.arange(8.0)], [AS_DRAWN], family) is None for family in FAMILIES)

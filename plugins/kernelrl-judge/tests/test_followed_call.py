@@ -8,7 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from kernelrl_judge.runner.recorder import FollowedCall  # noqa: E402
+from kernelrl_judge.runner.followed_call import FollowedCall  # noqa: E402
 
 SOURCE = """\
 def launch(add):
@@ -42,13 +42,13 @@ def followed(invalid_from: int | None = None) -> FollowedCall:
 
 
 def test_a_node_has_the_line_that_added_it() -> None:
-    assert [followed().line_of(node) for node in range(7)] == [2, 3, 7, 2, 3, 8, 0]
+    assert [followed().line_of_node(node) for node in range(7)] == [2, 3, 7, 2, 3, 8, 0]
 
 
 @pytest.mark.parametrize(("node", "line"), [(0, 2), (2, 7), (5, 8)])
 def test_an_invalid_capture_has_the_line_that_made_it_invalid(node: int, line: int) -> None:
-    assert followed(invalid_from=node).line_of(None) == line
+    assert followed(invalid_from=node).line_of_error() == line
 
 
 def test_a_capture_that_stays_valid_has_no_line() -> None:
-    assert followed().line_of(None) == 0
+    assert followed().line_of_error() == 0

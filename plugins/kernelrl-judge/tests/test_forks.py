@@ -1,4 +1,4 @@
-"""The nursery and its zygotes: what they hold, and that they outlive what goes wrong in a fork or with a fork."""
+"""The nursery and its zygotes: they have no files of the judge, and outlive errors in a fork and of a fork."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from typing import Any, NoReturn
 import numpy
 import pytest
 
-from kernelrl_judge.isolation import forks
-from kernelrl_judge.peer import nursery
+from kernelrl_judge.protocol import forks
+from kernelrl_judge.runner import nursery
 
 HELD = """\
 import os, select, signal, sys
@@ -50,7 +50,7 @@ def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
 
 
 def in_the_background(work: Callable[[], Any]) -> list[Any]:
-    """What a function returns or raises, once the thread that calls it has ended."""
+    """A list that gets the result or the exception of a function, which a thread calls."""
     found: list[Any] = []
 
     def thread() -> None:
@@ -90,16 +90,16 @@ def test_a_fork_that_fails_is_reported_and_the_next_one_works(
             raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
         return real()
 
-    def ask() -> list[Any]:
+    def request() -> list[Any]:
         with pytest.raises(forks.NotForked, match="Resource temporarily unavailable"):
-            forks.ask(ours, b"first", [])
-        pid, handle = forks.ask(ours, b"second", [])
+            forks.request_fork(ours, b"first", [])
+        pid, handle = forks.request_fork(ours, b"second", [])
         os.close(handle)
         ours.close()
         return [pid]
 
     monkeypatch.setattr(forks.os, "fork", fork)
-    found = in_the_background(ask)
+    found = in_the_background(request)
     forks.serve(theirs, lambda request, descriptors: os._exit(0))
     assert found
     assert found[0][0] > 0
@@ -111,16 +111,16 @@ def test_an_error_in_a_fork_ends_the_fork_alone(pair: tuple[socket.socket, socke
     def fails(request: bytes, descriptors: list[int]) -> NoReturn:
         raise OSError("no such file")
 
-    def ask() -> list[int]:
+    def request() -> list[int]:
         found = []
         for _ in range(2):
-            pid, handle = forks.ask(ours, b"request", [])
+            pid, handle = forks.request_fork(ours, b"request", [])
             found.append(pid)
             os.close(handle)
         ours.close()
         return found
 
-    found = in_the_background(ask)
+    found = in_the_background(request)
     forks.serve(theirs, fails)
     assert len(set(found[0])) == 2
 
@@ -129,7 +129,7 @@ def test_a_process_that_has_ended_raises_no_reply(pair: tuple[socket.socket, soc
     ours, theirs = pair
     theirs.close()
     with pytest.raises(BrokenPipeError):
-        forks.ask(ours, b"request", [])
+        forks.request_fork(ours, b"request", [])
 
 
 def test_a_fork_draws_other_numbers_than_its_judge() -> None:
@@ -140,7 +140,7 @@ def test_a_fork_draws_other_numbers_than_its_judge() -> None:
     of_judge = drawn()
     random.setstate(kept[0])
     numpy.random.set_state(kept[1])
-    nursery._draw_other_numbers()
+    nursery._reseed()
     of_fork = drawn()
     assert of_fork[0] != of_judge[0]
     assert of_fork[1] != of_judge[1]

@@ -1,4 +1,4 @@
-"""The probe of a device, and its way from a judge to whoever asks."""
+"""The probe of a device, and its request to a judge process."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from kernelrl_judge.client.worker import JudgeWorker
 from kernelrl_judge.judge import health
 
 
-def test_a_sound_device_passes() -> None:
+def test_a_sound_device_passes_the_probe() -> None:
     assert health.probe("cpu") is None
 
 
-def test_a_wrong_product_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_product_fails_the_probe(monkeypatch: pytest.MonkeyPatch) -> None:
     right = torch.matmul
 
     def wrong(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
@@ -34,12 +34,12 @@ def test_a_wrong_product_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (health.probe("cpu") or "").startswith("1 of 262144 elements")
 
 
-def test_memory_that_forgets_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_that_loses_a_pattern_fails_the_probe(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "equal", lambda *_: False)
     assert "memory" in (health.probe("cpu") or "")
 
 
-def test_an_error_of_the_driver_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_the_driver_fails_the_probe(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise RuntimeError("CUDA error: uncorrectable ECC error encountered\nCompile with ...")
 
@@ -50,22 +50,22 @@ def test_an_error_of_the_driver_is_told(monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_device_whose_memory_others_hold_is_probed_once_more_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     entered: list[str] = []
 
-    class Turns:
+    class Lease:
         def __init__(self, *_: object) -> None:
             pass
 
         @contextlib.contextmanager
-        def _turn(self, name: str) -> Iterator[None]:
+        def _hold(self, name: str) -> Iterator[None]:
             entered.append(name)
             yield
 
         def shared(self) -> Any:
-            return self._turn("shared")
+            return self._hold("shared")
 
         def alone(self) -> Any:
-            return self._turn("alone")
+            return self._hold("alone")
 
-    monkeypatch.setattr(health, "DeviceLease", Turns)
+    monkeypatch.setattr(health, "DeviceLease", Lease)
     monkeypatch.setattr(health, "probe", lambda _: None if "alone" in entered else "CUDA out of memory")
     limits: list[float] = []
     assert health.examine("cpu", limits.append) is None
@@ -73,10 +73,12 @@ def test_a_device_whose_memory_others_hold_is_probed_once_more_alone(monkeypatch
     assert len(limits) == 4
 
 
-def test_a_judge_answers_a_probe_and_still_lives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_judge_lives_on_after_a_passed_probe_and_ends_after_a_failed_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
 
-    async def ask() -> None:
+    async def probe_judge() -> None:
         judge = JudgeWorker({"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""})
         try:
             assert await judge.probe("cpu") is None
@@ -88,7 +90,7 @@ def test_a_judge_answers_a_probe_and_still_lives(tmp_path: Path, monkeypatch: py
         finally:
             await judge.aclose()
 
-    asyncio.run(ask())
+    asyncio.run(probe_judge())
 
 
 _STAND_IN = """\
@@ -102,10 +104,10 @@ HERE
 
 
 @pytest.mark.parametrize(
-    ("then", "told"), [("time.sleep(60)", "did not go on within"), ("sys.stdin.buffer.read(4)", "ended during")]
+    ("then", "reason"), [("time.sleep(60)", "did not go on within"), ("sys.stdin.buffer.read(4)", "ended during")]
 )
 def test_a_judge_that_hangs_or_ends_in_a_probe_is_a_failed_probe(
-    then: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    then: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stand_in = tmp_path / "python"
     stand_in.write_text(_STAND_IN.replace("HERE", then))
@@ -114,13 +116,12 @@ def test_a_judge_that_hangs_or_ends_in_a_probe_is_a_failed_probe(
     monkeypatch.setattr(worker, "_PROBE_TIMEOUT_S", 0.3)
     monkeypatch.setattr(worker, "_END_TIMEOUT_S", 0.3)
 
-    async def ask() -> None:
+    async def probe_judge() -> None:
         judge = JudgeWorker()
-        reason = await judge.probe()
-        assert told in (reason or "")
+        assert reason in (await judge.probe() or "")
         assert judge._process is None
 
-    asyncio.run(ask())
+    asyncio.run(probe_judge())
 
 
 def test_a_probe_that_is_cancelled_ends_its_judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,14 +131,14 @@ def test_a_probe_that_is_cancelled_ends_its_judge(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(sys, "executable", str(stand_in))
     monkeypatch.setattr(worker, "_END_TIMEOUT_S", 0.3)
 
-    async def ask() -> None:
+    async def probe_judge() -> None:
         judge = JudgeWorker()
         process = await judge._started()
-        asking = asyncio.create_task(judge.probe())
+        probing = asyncio.create_task(judge.probe())
         await asyncio.sleep(0.1)
-        asking.cancel()
+        probing.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await asking
+            await probing
         assert process.returncode is not None
 
-    asyncio.run(ask())
+    asyncio.run(probe_judge())

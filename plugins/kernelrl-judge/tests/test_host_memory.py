@@ -1,4 +1,4 @@
-"""Memory of timed calls on the processor: there before the clock runs."""
+"""Host memory of timed calls: allocated and touched before a window."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 _CALLS = """
 import resource, sys
 import torch
-from kernelrl_judge.runner import host_memory
+from kernelrl_judge.timed_calls import host_memory
 
 if sys.argv[1] == "kept":
     host_memory.keep()
@@ -30,7 +30,11 @@ for _ in range(3):
 
 
 def _new_pages(kind: str, *calls: int) -> list[int]:
-    """Of calls, and bytes of the tensor of each."""
+    """Number of new pages in each of three windows.
+
+    Args:
+        calls: number of calls in a window, and bytes of the tensor of each.
+    """
     done = subprocess.run(
         [sys.executable, "-c", _CALLS, kind, *map(str, calls)], capture_output=True, text=True, check=True
     )
@@ -41,13 +45,13 @@ def _new_pages(kind: str, *calls: int) -> list[int]:
 def test_calls_take_no_new_pages_where_memory_is_ready() -> None:
     # They allocate 128 and 160 MiB; a MiB has 256 pages.
     assert max(_new_pages("kept", 64, 1 << 20)) < 1000
-    # What is large may be new the first time, which counts for nobody.
+    # Large allocations may be new in the first window, which is not timed.
     assert max(_new_pages("kept", 2, 40 << 20)[1:]) < 1000
 
 
 _AFTERWARDS = """
 import torch
-from kernelrl_judge.runner import host_memory
+from kernelrl_judge.timed_calls import host_memory
 
 def resident_bytes():
     return int(open("/proc/self/statm").read().split()[1]) * 4096
@@ -61,20 +65,20 @@ print(during - resident_bytes())
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the allocator is that of glibc")
-def test_what_was_kept_is_given_back_afterwards() -> None:
+def test_kept_memory_is_returned_afterwards() -> None:
     done = subprocess.run([sys.executable, "-c", _AFTERWARDS], capture_output=True, text=True, check=True)
     assert int(done.stdout) > 40 << 20
 
 
-def test_what_cannot_be_ready_is_left() -> None:
-    from kernelrl_judge.runner import host_memory
+def test_sizes_beyond_the_limit_are_ignored() -> None:
+    from kernelrl_judge.timed_calls import host_memory
 
     host_memory.ready([1 << 62, 0, 1])
 
 
 _COLLAPSED = """
 import os, re
-from kernelrl_judge.runner import host_memory
+from kernelrl_judge.timed_calls import host_memory
 
 def large_kb():
     return int(re.search(r"AnonHugePages:\\s+(\\d+)", open("/proc/self/smaps_rollup").read())[1])
@@ -93,7 +97,7 @@ print(large_kb() - before)
 
 
 @pytest.mark.skipif(not Path("/sys/kernel/mm/transparent_hugepage").exists(), reason="the system has no large pages")
-def test_memory_in_large_pages_holds_what_it_held() -> None:
+def test_memory_in_large_pages_keeps_its_contents() -> None:
     done = subprocess.run([sys.executable, "-c", _COLLAPSED], capture_output=True, text=True, check=True)
     version = tuple(map(int, platform.release().split(".")[:2]))
     assert int(done.stdout) > 32_000 or version < (6, 1)

@@ -1,4 +1,4 @@
-"""Which judge a candidate gets."""
+"""The choice of a judge for a candidate."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ def test_candidates_spread_over_the_gpus_before_they_share_one() -> None:
         machine.work["x"] = waiting(done := asyncio.Event())
         tasks = [asyncio.create_task(lanes.evaluate(request("x"), "")) for _ in range(3)]
         await soon()
-        assert machine.under_way == {"a": 1, "b": 1, "c": 1}
+        assert machine.n_running == {"a": 1, "b": 1, "c": 1}
         tasks += [asyncio.create_task(lanes.evaluate(request("x"), "")) for _ in range(4)]
         await soon()
         assert lanes.size == 6
-        assert machine.under_way == {"a": 2, "b": 2, "c": 2}
+        assert machine.n_running == {"a": 2, "b": 2, "c": 2}
         done.set()
         await asyncio.gather(*tasks)
-        assert sum(map(len, machine.judged.values())) == 7
+        assert sum(map(len, machine.evaluated.values())) == 7
 
     run(test)
 
 
-def test_candidates_that_follow_one_another_get_the_judge_that_is_warm() -> None:
+def test_consecutive_candidates_get_the_same_judge() -> None:
     async def test(machine: Machine) -> None:
         lanes = Lanes(["a"], 3, judge=machine.judge)
         used = set()
@@ -53,10 +53,10 @@ def test_idle_judges_of_a_gpu_end_before_a_candidate_is_evaluated_alone() -> Non
     run(test)
 
 
-def test_alone_means_that_nobody_else_is_judged_and_takes_a_gpu_that_works() -> None:
+def test_a_candidate_alone_waits_for_empty_lanes_and_gets_a_working_gpu() -> None:
     async def test(machine: Machine) -> None:
         lanes = Lanes(["a", "b"], 2, judge=machine.judge)
-        machine.unwell["a"] = "no answer"
+        machine.unwell["a"] = "no reply"
         await fail(lanes, machine, "a")
         machine.work["x"] = waiting(x_done := asyncio.Event())
         machine.work["single"] = waiting(single_done := asyncio.Event())
@@ -65,26 +65,26 @@ def test_alone_means_that_nobody_else_is_judged_and_takes_a_gpu_that_works() -> 
         single = asyncio.create_task(lanes.evaluate(request("single"), "", alone=True))
         after = asyncio.create_task(lanes.evaluate(request("after"), ""))
         await soon()
-        assert machine.judged["b"] == ["x"]
+        assert machine.evaluated["b"] == ["x"]
         x_done.set()
         await soon()
-        assert machine.judged["b"] == ["x", "single"]
+        assert machine.evaluated["b"] == ["x", "single"]
         single_done.set()
         await asyncio.gather(before, single, after)
-        assert machine.judged == {"a": ["fault"], "b": ["x", "single", "after"]}
+        assert machine.evaluated == {"a": ["fault"], "b": ["x", "single", "after"]}
         await lanes.aclose()
 
     run(test)
 
 
 @pytest.mark.parametrize("alone", [False, True])
-def test_a_cancelled_candidate_gives_its_lane_back(alone: bool) -> None:
+def test_a_cancelled_candidate_releases_its_lane(alone: bool) -> None:
     async def test(machine: Machine) -> None:
         lanes = Lanes(["a"], 2, judge=machine.judge)
         machine.work["x"] = waiting(asyncio.Event())
-        judge = functools.partial(lanes.evaluate, alone=alone)
+        evaluate = functools.partial(lanes.evaluate, alone=alone)
         for n_steps in range(6):
-            cancelled = [asyncio.create_task(judge(request("x"), "")) for _ in range(3)]
+            cancelled = [asyncio.create_task(evaluate(request("x"), "")) for _ in range(3)]
             for _ in range(n_steps):
                 await asyncio.sleep(0)
             for task in cancelled:
@@ -97,21 +97,21 @@ def test_a_cancelled_candidate_gives_its_lane_back(alone: bool) -> None:
         machine.work["z"] = waiting(done := asyncio.Event())
         tasks = [asyncio.create_task(lanes.evaluate(request("z"), "")) for _ in range(2)]
         await soon()
-        assert machine.under_way == {"a": 2}
+        assert machine.n_running == {"a": 2}
         done.set()
         await asyncio.gather(*tasks)
 
     run(test)
 
 
-def test_whoever_is_cancelled_just_after_a_lane_was_given_to_it_gives_it_on() -> None:
+def test_a_candidate_that_is_cancelled_with_a_new_lane_releases_the_lane() -> None:
     async def test(machine: Machine) -> None:
         lanes = Lanes(["a"], 1, judge=machine.judge)
         done = asyncio.Event()
 
         async def end(gpu: str, slow: Callable[[], None]) -> None:
             await done.wait()
-            # Runs when the lane has changed hands, and before the new owner does.
+            # Called after the lane is assigned to the second candidate, and before that candidate continues.
             asyncio.get_running_loop().call_soon(second.cancel)
 
         machine.work["x"] = end
@@ -122,12 +122,12 @@ def test_whoever_is_cancelled_just_after_a_lane_was_given_to_it_gives_it_on() ->
         done.set()
         await asyncio.gather(first, second, third, return_exceptions=True)
         assert second.cancelled()
-        assert machine.judged["a"] == ["x", "third"]
+        assert machine.evaluated["a"] == ["x", "third"]
 
     run(test)
 
 
-def test_a_candidate_waiting_to_be_alone_that_is_cancelled_keeps_nobody_waiting() -> None:
+def test_a_cancelled_candidate_that_waits_to_be_alone_blocks_no_other() -> None:
     async def test(machine: Machine) -> None:
         lanes = Lanes(["a"], 2, judge=machine.judge)
         machine.work["x"] = waiting(done := asyncio.Event())
@@ -137,7 +137,7 @@ def test_a_candidate_waiting_to_be_alone_that_is_cancelled_keeps_nobody_waiting(
         await soon()
         second = asyncio.create_task(lanes.evaluate(request("second"), ""))
         await soon()
-        assert machine.judged["a"] == ["x"]
+        assert machine.evaluated["a"] == ["x"]
         single.cancel()
         await second
         done.set()
@@ -146,7 +146,7 @@ def test_a_candidate_waiting_to_be_alone_that_is_cancelled_keeps_nobody_waiting(
     run(test)
 
 
-def test_who_is_slow_on_the_processor_leaves_its_place_as_often_as_there_are_spare_judges() -> None:
+def test_spare_judges_replace_slow_candidates_on_the_cpu_until_none_is_left() -> None:
     async def test(machine: Machine) -> None:
         lanes = Lanes([None], 1, spare=2, judge=machine.judge)
         over = asyncio.Event()
@@ -159,11 +159,11 @@ def test_who_is_slow_on_the_processor_leaves_its_place_as_often_as_there_are_spa
         machine.work["slow"] = slowly
         tasks = [asyncio.create_task(lanes.evaluate(request("slow"), "")) for _ in range(4)]
         await soon()
-        assert machine.under_way == {"": 3}
+        assert machine.n_running == {"": 3}
         single = asyncio.create_task(lanes.evaluate(request("single"), "", alone=True))
         over.set()
         await asyncio.gather(*tasks, single)
-        assert machine.judged[""] == ["slow"] * 4 + ["single"]
+        assert machine.evaluated[""] == ["slow"] * 4 + ["single"]
         assert (lanes._devices[0].n_free, lanes._devices[0].n_spare, len(lanes._devices[0].idle)) == (1, 2, 3)
 
     run(test)

@@ -1,4 +1,4 @@
-"""What an evaluation says of a failure."""
+"""Messages about failures."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelrl_judge.probes import messages
-from kernelrl_judge.protocol.failures import Failure, Stage
+from kernelrl_judge.judge import messages
+from kernelrl_judge.protocol.failures import Failure, Phase
 
 _PIECES = ["/", "//", "kernelrl-", "kernelrl-ab/", "/tmp/kernelrl-x1/", "a", "-", ".", " ", "é", "'"]
 
 
-def said(text: str) -> str:
-    return messages.failure(Failure(Stage.FORWARD, "error", "RuntimeError", text)).partition("\n")[2]
+def message_about(text: str) -> str:
+    return messages.failure(Failure(Phase.FORWARD, "error", "RuntimeError", text)).partition("\n")[2]
 
 
-def test_the_temporary_directory_of_a_runner_is_not_told() -> None:
-    assert said("in /tmp/kernelrl-zygote_ab/candidate.py, line 3") == "in candidate.py, line 3"
-    assert said("in /usr/lib/python3/re.py") == "in /usr/lib/python3/re.py"
+def test_the_temporary_directory_of_a_runner_is_not_in_a_message() -> None:
+    assert message_about("in /tmp/kernelrl-zygote_ab/candidate.py, line 3") == "in candidate.py, line 3"
+    assert message_about("in /usr/lib/python3/re.py") == "in /usr/lib/python3/re.py"
 
 
 @given(pieces=st.lists(st.sampled_from(_PIECES), max_size=14))
-def test_paths_are_cut_as_by_the_pattern_that_is_too_slow(pieces: list[str]) -> None:
+def test_paths_are_shortened_as_by_a_pattern_that_would_be_too_slow(pieces: list[str]) -> None:
     text = "".join(pieces)
-    assert said(text) == re.sub(r"/[\w./-]*/kernelrl-\w+/", "", text)
+    assert message_about(text) == re.sub(r"/[\w./-]*/kernelrl-\w+/", "", text)
 
 
 @pytest.mark.parametrize("piece", ["/", "/a", "/kernelrl-a", "/kernelrl-", "\x1b[", "\x1b[0;", "\x1b[0 "])
-def test_reading_a_failure_takes_time_in_proportion_to_its_text(piece: str) -> None:
+def test_the_time_for_a_message_is_proportional_to_the_text(piece: str) -> None:
     started = time.process_time()
-    said(piece * (4_000_000 // len(piece)))
+    message_about(piece * (4_000_000 // len(piece)))
     assert time.process_time() - started < 0.5

@@ -1,4 +1,4 @@
-"""Who computes in a call: operators of torch are named, what allocates or arranges is left out."""
+"""Operators of torch that compute in a call. Those that allocate or rearrange memory are not named."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
 
-from kernelrl_judge.peer.computing import computing  # noqa: E402
+from kernelrl_judge.probes.computing import computing_operators  # noqa: E402
 from kernelrl_judge.runner.operators import listed  # noqa: E402
 
 X = torch.randn(8, 16)
 
 
 def named(call: Callable[[], Any], parameters: tuple[Any, ...] = (), outputs: Any = X) -> list[str]:
-    return computing(listed(call, [*parameters])[1], (X,), outputs)
+    return computing_operators(listed(call, [*parameters])[1], (X,), outputs)
 
 
 @torch.library.custom_op("test_operators::positive", mutates_args=())
@@ -42,7 +42,7 @@ def _positive(x: torch.Tensor) -> torch.Tensor:
         (lambda: [2 * value for value in X.flatten().tolist()], "torch.Tensor.tolist"),
     ],
 )
-def test_what_computes_is_named_however_it_is_called(call: Callable[[], Any], name: str) -> None:
+def test_an_operator_that_computes_is_named_however_it_is_called(call: Callable[[], Any], name: str) -> None:
     assert name in named(call)
 
 
@@ -62,7 +62,7 @@ def test_what_computes_is_named_however_it_is_called(call: Callable[[], Any], na
         lambda: X.is_floating_point(),
     ],
 )
-def test_what_allocates_arranges_or_works_on_little_does_not_compute(call: Callable[[], Any]) -> None:
+def test_operators_that_allocate_rearrange_or_work_on_little_do_not_compute(call: Callable[[], Any]) -> None:
     assert named(call) == []
 
 
@@ -72,13 +72,13 @@ MANY = torch.randn(100)
 
 def test_a_step_per_output_beside_a_large_input_finishes_what_kernels_computed() -> None:
     found = listed(lambda: (MANY == 0).logical_not().sum() + MANY.exp().logsumexp(0), [])[1]
-    assert computing(found, (LARGE,), MANY) == []
+    assert computing_operators(found, (LARGE,), MANY) == []
 
 
 def test_much_work_per_output_beside_a_large_input_computes() -> None:
     square = MANY.view(10, 10)
     found = listed(lambda: torch.linalg.matrix_exp(square), [])[1]
-    assert "aten::linalg_matrix_exp" in computing(found, (LARGE,), square)
+    assert "aten::linalg_matrix_exp" in computing_operators(found, (LARGE,), square)
 
 
 def test_operators_of_parameters_alone_prepare_them() -> None:
@@ -103,7 +103,7 @@ def test_operators_of_parameters_alone_prepare_them() -> None:
         (lambda: (X + torch.empty_like(X)).sum(0), False),
     ],
 )
-def test_sums_of_what_kernels_wrote_are_told_from_others(call: Callable[[], Any], is_partial: bool) -> None:
+def test_sums_of_results_of_kernels_are_distinguished_from_others(call: Callable[[], Any], is_partial: bool) -> None:
     (found,) = [name for name in named(call) if name.startswith(("aten::sum", "aten::mean"))]
     assert found.endswith(" of what kernels wrote") is is_partial
 
@@ -115,4 +115,4 @@ def test_small_operators_count_together() -> None:
 
 @given(st.recursive(st.none() | st.integers() | st.text() | st.binary(), lambda inner: st.lists(inner, max_size=4)))
 def test_any_list_from_a_runner_is_read(found: Any) -> None:
-    assert computing(found, (X,), X) == []
+    assert computing_operators(found, (X,), X) == []

@@ -1,4 +1,4 @@
-"""The tolerance follows the reference's own error, and factors of ten bits are named."""
+"""The tolerance depends on the reference's own error, and errors of factors of ten bits are detected."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ torch = pytest.importorskip("torch")
 from small_tasks import reference  # noqa: E402
 
 from kernelrl_core.api.evaluators import Mismatch  # noqa: E402
-from kernelrl_judge.probes import messages  # noqa: E402
-from kernelrl_judge.task.comparing import Tolerance, compare_values, tolerance  # noqa: E402
+from kernelrl_judge.judge import messages  # noqa: E402
+from kernelrl_judge.task.comparison import Tolerance, compare_values, tolerance  # noqa: E402
 from kernelrl_judge.task.precision import largest_error, wrong_values  # noqa: E402
 from kernelrl_judge.task.reference import Reference  # noqa: E402
 
@@ -31,7 +31,7 @@ def test_eight_times_the_own_error_is_allowed_within_sixteen_times_the_tolerance
         assert compare_values(want, want + 1.01 * allowed, limit) is not None
 
 
-def test_the_own_error_is_without_the_rounding_of_the_output() -> None:
+def test_the_own_error_excludes_the_rounding_of_the_output() -> None:
     exact = torch.tensor([1.0, 2.0], dtype=torch.float64)
     assert largest_error(exact, torch.tensor([1.0, 2.0 + 2**-7], dtype=torch.bfloat16)) == 0.0
     assert largest_error(exact, torch.tensor([1.0, 2.5])) == pytest.approx(0.5)
@@ -42,7 +42,7 @@ def cancelling() -> Reference:
     return reference("return (x + 1e4) - 1e4")
 
 
-def test_a_kernel_as_exact_as_the_reference_is_right() -> None:
+def test_a_kernel_as_exact_as_the_reference_is_correct() -> None:
     task = cancelling()
     assert compare_values(task.expected(task.inputs(0)), task.inputs(0)[0], tolerance(task.settings)) is not None
     assert wrong(task, task.inputs(0)[0]) is None
@@ -53,20 +53,20 @@ def test_a_sum_that_happens_to_be_near_zero_has_the_scale_of_other_draws() -> No
     index = next(index for index in range(10_000) if abs(float(task.expected(task.inputs(index), index))) < 0.05)
     inputs = task.inputs(index)
     expected = task.expected(inputs, index)
-    # declared for 0.05: at most 1e-5; for the usual scale of at least 1: 1e-4
+    # tolerance for an output of 0.05: at most 1e-5; for the usual scale of at least 1: 1e-4
     for error, right in ((9e-5, True), (2e-4, False)):
         found = wrong_values(task, inputs, index, expected, expected + error, tolerance(task.settings))
         assert (found is None) == right
 
 
-def test_garbage_is_wrong_where_the_reference_errs_by_much() -> None:
+def test_wrong_outputs_are_detected_under_a_large_error_of_the_reference() -> None:
     task = reference("return (x + 3e6) - 3e6")
     assert wrong(task, torch.zeros(8, 64)) is not None
     assert wrong(task, torch.randn(8, 64)) is not None
 
 
 @pytest.mark.parametrize("bits", [lambda b: b & ~0x1FFF, lambda b: (b + 0x1000) & ~0x1FFF])
-def test_factors_of_ten_bits_are_named(bits: Any) -> None:
+def test_an_error_of_factors_of_ten_bits_is_named(bits: Any) -> None:
     task = reference("return x @ y", "torch.randn(32, 512), torch.randn(512, 32)", names="x, y")
     narrow = [bits(tensor.view(torch.int32)).view(torch.float32) for tensor in task.inputs(0)]
     found = wrong(task, narrow[0] @ narrow[1])
@@ -74,7 +74,7 @@ def test_factors_of_ten_bits_are_named(bits: Any) -> None:
     assert 'input_precision="ieee"' in messages.incorrect(found)
 
 
-def test_no_other_error_is_taken_for_ten_bits() -> None:
+def test_no_other_error_is_attributed_to_ten_bits() -> None:
     task = reference("return x @ y", "torch.randn(32, 512), torch.randn(512, 32)", names="x, y")
     x, y = task.inputs(0)
     for actual in (x @ y + 0.01, (x.bfloat16() @ y.bfloat16()).float(), x @ y * 1.001):

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelrl_judge.protocol import frames
-from kernelrl_judge.protocol.failures import Failure, Stage, decode_failure, encode_failure
+from kernelrl_judge.protocol.failures import Failure, Phase, decode_failure, encode_failure
 from kernelrl_judge.protocol.frames import FrameKind, ProtocolError
+from kernelrl_judge.protocol.orders import AttachOrder, LoadOrder, Order, RecordOrder, WindowOrder
 from kernelrl_judge.protocol.values import DTYPES, TensorLeaf, decode_tree, encode_tree
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -41,15 +42,45 @@ def test_a_tree_comes_back_as_it_was(tree: object) -> None:
 
 @given(st.binary(max_size=200) | st.text(st.sampled_from('[]{}",:0-eTtuple dictensor'), max_size=60).map(str.encode))
 def test_arbitrary_bytes_are_refused_or_understood_and_nothing_else(body: bytes) -> None:
-    for decode in (decode_tree, decode_failure):
+    for decode in (decode_tree, decode_failure, WindowOrder.decoded):
         with contextlib.suppress(ProtocolError):
             decode(body)
 
 
-@given(st.sampled_from(Stage), texts, texts, texts)
-def test_a_failure_comes_back_as_it_was(stage: Stage, kind: str, name: str, text: str) -> None:
-    failure = Failure(stage, kind, name, text)
+@given(st.sampled_from(Phase), texts, texts, texts)
+def test_a_failure_comes_back_as_it_was(phase: Phase, kind: str, name: str, text: str) -> None:
+    failure = Failure(phase, kind, name, text)
     assert decode_failure(encode_failure(failure)) == failure
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        LoadOrder(source_offset=0, source_bytes=7, options="{}", disabled=False, builds=True),
+        AttachOrder(inputs=1 << 21, outputs=2 << 21),
+        WindowOrder(count=3),
+        RecordOrder(
+            slots=[[TensorLeaf("float32", (4,), "cuda", 0)]],
+            warm=[TensorLeaf("float32", (4,), "cuda", 256)],
+            outputs=[TensorLeaf("float32", (4,), "cuda", 0)],
+            left={"average": TensorLeaf("float32", (), "cuda", 256)},
+            restored=["average"],
+            counts=[1],
+        ),
+    ],
+)
+def test_an_order_comes_back_as_it_was(order: Order) -> None:
+    assert type(order).decoded(order.encoded()) == order
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [[3], 3, {}, {"count": 3, "other": 1}, {"inputs": 1, "outputs": 2}],
+    ids=["a list", "a number", "a field is missing", "an unknown field", "another order"],
+)
+def test_a_malformed_order_is_refused(tree: object) -> None:
+    with pytest.raises(ProtocolError, match="malformed WindowOrder"):
+        WindowOrder.decoded(encode_tree(tree))
 
 
 def test_deep_nesting_is_refused_on_both_sides() -> None:

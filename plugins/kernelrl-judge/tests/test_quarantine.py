@@ -1,4 +1,4 @@
-"""What becomes of a GPU that misbehaves."""
+"""Probes and quarantine of a GPU that fails."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from kernelrl_core.errors import InfrastructureError, MissingPrerequisite
 from kernelrl_core.types import Outcome
 from kernelrl_judge.client import lanes as module
 from kernelrl_judge.client.lanes import Lanes
-from kernelrl_judge.client.worker import DeviceFault, JudgeDied
+from kernelrl_judge.client.worker import JudgeDied
+from kernelrl_judge.device.faults import DeviceFault
 
 
 @pytest.fixture
@@ -21,22 +22,22 @@ def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_LONGEST_PAUSE_S", 0.05)
 
 
-def test_a_gpu_that_fails_takes_no_candidate_before_its_probe_has_passed() -> None:
+def test_a_failed_gpu_gets_no_candidate_until_it_passes_a_probe() -> None:
     async def test(machine: Machine) -> None:
         lanes = Lanes(["a"], 2, judge=machine.judge)
-        machine.may_answer.clear()
+        machine.may_reply.clear()
         await fail(lanes, machine, "a")
         after = asyncio.create_task(lanes.evaluate(request("after"), ""))
         await soon()
         assert machine.probes == {"a": 1}
-        assert machine.judged["a"] == ["fault"]
-        machine.may_answer.set()
+        assert machine.evaluated["a"] == ["fault"]
+        machine.may_reply.set()
         assert (await after).outcome is Outcome.CORRECT
 
     run(test)
 
 
-def test_judges_whose_contexts_may_have_suffered_are_replaced() -> None:
+def test_judges_whose_contexts_may_be_corrupt_are_replaced() -> None:
     async def test(machine: Machine) -> None:
         lanes = Lanes(["a"], 3, judge=machine.judge)
         await fail(lanes, machine, "a")
@@ -46,7 +47,7 @@ def test_judges_whose_contexts_may_have_suffered_are_replaced() -> None:
     run(test)
 
 
-def test_a_death_of_a_judge_is_a_reason_for_a_probe() -> None:
+def test_the_death_of_a_judge_leads_to_a_probe() -> None:
     async def test(machine: Machine) -> None:
         lanes = Lanes(["a"], 1, judge=machine.judge)
         machine.work["killer"] = raising(JudgeDied("status -9"))
@@ -58,39 +59,39 @@ def test_a_death_of_a_judge_is_a_reason_for_a_probe() -> None:
     run(test)
 
 
-def test_whoever_waits_gets_a_lane_of_a_gpu_that_works() -> None:
+def test_waiting_candidates_get_lanes_of_a_working_gpu() -> None:
     async def test(machine: Machine) -> None:
         lanes = Lanes(["a", "b"], 1, judge=machine.judge)
-        machine.unwell["a"] = "no answer"
+        machine.unwell["a"] = "no reply"
         await fail(lanes, machine, "a")
         machine.work["x"] = waiting(done := asyncio.Event())
         tasks = [asyncio.create_task(lanes.evaluate(request("x"), "")) for _ in range(3)]
         await soon()
-        assert machine.under_way == {"a": 0, "b": 1}
+        assert machine.n_running == {"a": 0, "b": 1}
         done.set()
         await asyncio.gather(*tasks)
-        assert machine.judged == {"a": ["fault"], "b": ["x"] * 3}
+        assert machine.evaluated == {"a": ["fault"], "b": ["x"] * 3}
         await lanes.aclose()
 
     run(test)
 
 
-def test_a_gpu_comes_back_when_it_passes_a_later_probe(short_pauses: None, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_gpu_is_used_again_after_a_later_probe_passes(short_pauses: None, caplog: pytest.LogCaptureFixture) -> None:
     async def test(machine: Machine) -> None:
         lanes = Lanes(["a", "b"], 1, judge=machine.judge)
-        machine.unwell["a"], machine.heals_at["a"] = "no answer", 3
+        machine.unwell["a"], machine.heals_at["a"] = "no reply", 3
         await fail(lanes, machine, "a")
         await well(lanes)
         assert machine.probes["a"] == 3
         await lanes.evaluate(request("x"), "")
-        assert machine.judged["a"] == ["fault", "x"]
+        assert machine.evaluated["a"] == ["fault", "x"]
 
     with caplog.at_level(logging.WARNING):
         run(test)
-    said = [record.getMessage() for record in caplog.records]
-    assert "GPU a is in quarantine" in said[0]
-    assert "no answer" in said[0]
-    assert said[-1] == "GPU a passes its probe and is used again"
+    messages = [record.getMessage() for record in caplog.records]
+    assert "GPU a is in quarantine" in messages[0]
+    assert "no reply" in messages[0]
+    assert messages[-1] == "GPU a passes its probe and is used again"
 
 
 def test_pauses_between_probes_grow_to_a_quarter_of_an_hour(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,7 +106,7 @@ def test_pauses_between_probes_grow_to_a_quarter_of_an_hour(monkeypatch: pytest.
             await sleep(0)
 
         lanes = Lanes(["a"], 1, judge=machine.judge)
-        machine.unwell["a"] = "no answer"
+        machine.unwell["a"] = "no reply"
         monkeypatch.setattr(asyncio, "sleep", passing)
         await fail(lanes, machine, "a")
         await well(lanes)
@@ -127,7 +128,7 @@ def test_a_gpu_that_fails_three_tasks_in_a_row_is_in_quarantine_although_its_pro
     run(test)
 
 
-def test_a_verdict_in_between_breaks_the_row() -> None:
+def test_a_success_between_failures_prevents_the_quarantine() -> None:
     async def test(machine: Machine) -> None:
         lanes = Lanes(["a"], 1, judge=machine.judge)
         for task in ("1", "2", "3", "4"):
@@ -137,7 +138,7 @@ def test_a_verdict_in_between_breaks_the_row() -> None:
     run(test)
 
 
-def test_one_task_that_is_too_much_for_a_gpu_does_not_put_it_in_quarantine() -> None:
+def test_repeated_failures_of_one_task_do_not_lead_to_quarantine() -> None:
     async def test(machine: Machine) -> None:
         lanes = Lanes(["a"], 1, judge=machine.judge)
         for _ in range(9):
@@ -147,7 +148,7 @@ def test_one_task_that_is_too_much_for_a_gpu_does_not_put_it_in_quarantine() -> 
     run(test)
 
 
-def test_a_gpu_that_fails_again_after_its_quarantine_goes_back_for_longer(short_pauses: None) -> None:
+def test_a_gpu_that_fails_again_after_its_quarantine_returns_to_it_for_longer(short_pauses: None) -> None:
     async def test(machine: Machine) -> None:
         lanes = Lanes(["a"], 1, judge=machine.judge)
         for task in ("1", "2", "3"):
@@ -163,22 +164,22 @@ def test_a_gpu_that_fails_again_after_its_quarantine_goes_back_for_longer(short_
     run(test)
 
 
-def test_with_every_gpu_in_quarantine_all_who_wait_are_told_which_and_why_and_what_to_do() -> None:
+def test_with_every_gpu_in_quarantine_all_candidates_fail_with_the_reasons_and_a_fix() -> None:
     async def test(machine: Machine) -> None:
         lanes = Lanes(["a", "b"], 1, judge=machine.judge)
-        machine.unwell = {"a": "no answer", "b": "wrong product"}
+        machine.unwell = {"a": "no reply", "b": "wrong product"}
         machine.work["fault"] = raising(DeviceFault("Xid 79"))
-        machine.may_answer.clear()
+        machine.may_reply.clear()
         tasks = [asyncio.create_task(lanes.evaluate(request("fault"), "")) for _ in range(2)]
         tasks.append(asyncio.create_task(lanes.evaluate(request("x"), "")))
         tasks.append(asyncio.create_task(lanes.evaluate(request("x"), "", alone=True)))
         await soon()
-        machine.may_answer.set()
+        machine.may_reply.set()
         errors = await asyncio.gather(*tasks, return_exceptions=True)
         assert all(isinstance(error, DeviceFault) for error in errors[:2])
         for error in errors[2:]:
             assert isinstance(error, InfrastructureError)
-            assert error.message == "every GPU is in quarantine (a: no answer; b: wrong product)"
+            assert error.message == "every GPU is in quarantine (a: no reply; b: wrong product)"
             assert "nvidia-smi" in error.fix
             assert "CUDA_VISIBLE_DEVICES" in error.fix
         await lanes.aclose()
@@ -186,21 +187,21 @@ def test_with_every_gpu_in_quarantine_all_who_wait_are_told_which_and_why_and_wh
     run(test)
 
 
-def test_a_death_under_a_candidate_alone_is_the_fault_of_a_gpu_that_is_unwell() -> None:
+def test_a_judge_that_dies_alone_on_a_gpu_that_fails_its_probe_is_a_device_fault() -> None:
     async def test(machine: Machine) -> None:
         lanes = Lanes(["a"], 1, judge=machine.judge)
         machine.work["x"] = raising(JudgeDied("status -9"))
         with pytest.raises(JudgeDied):
             await lanes.evaluate(request("x"), "", alone=True)
-        machine.unwell["a"] = "no answer"
-        with pytest.raises(DeviceFault, match="no answer"):
+        machine.unwell["a"] = "no reply"
+        with pytest.raises(DeviceFault, match="no reply"):
             await lanes.evaluate(request("x"), "", alone=True)
         await lanes.aclose()
 
     run(test)
 
 
-def test_a_gpu_that_is_gone_is_broken_and_one_that_never_was_is_missing() -> None:
+def test_a_gpu_that_disappears_is_a_fault_and_one_that_never_worked_is_missing() -> None:
     async def test(machine: Machine) -> None:
         lanes = Lanes(["a", "b"], 1, judge=machine.judge)
         machine.work["gone"] = raising(MissingPrerequisite("torch finds no GPU", fix="look"), "a")
@@ -216,7 +217,7 @@ def test_a_gpu_that_is_gone_is_broken_and_one_that_never_was_is_missing() -> Non
     run(test)
 
 
-def test_what_is_missing_on_a_sound_gpu_stays_missing() -> None:
+def test_a_prerequisite_that_is_missing_on_a_working_gpu_stays_missing() -> None:
     async def test(machine: Machine) -> None:
         lanes = Lanes(["a"], 1, judge=machine.judge)
         machine.work["cuda"] = raising(MissingPrerequisite("nvcc is missing", fix="install it"))
@@ -241,10 +242,10 @@ def test_a_judge_without_a_gpu_is_never_examined() -> None:
     run(test)
 
 
-def test_closing_ends_an_examination_under_way() -> None:
+def test_closing_ends_a_current_examination() -> None:
     async def test(machine: Machine) -> None:
         lanes = Lanes(["a"], 1, judge=machine.judge)
-        machine.may_answer.clear()
+        machine.may_reply.clear()
         await fail(lanes, machine, "a")
         await soon()
         examination = lanes._devices[0].examination

@@ -1,4 +1,4 @@
-"""Tasks that cannot be used: the task is told of, and no candidate is blamed."""
+"""Tasks that cannot be used: the error names the task, and no candidate is the cause."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kernelrl_judge.task.source import TaskError, load_reference
 
 
 @pytest.mark.parametrize("code", ["raise ValueError('boom')", "import sys; sys.exit(3)", "import not_there"])
-def test_what_a_task_raises_is_an_error_of_the_task(code: str) -> None:
+def test_an_exception_of_a_task_is_an_error_of_the_task(code: str) -> None:
     with pytest.raises(TaskError, match="task mine: import failed"):
         load_reference(code, "mine")
 
@@ -25,6 +25,6 @@ def test_a_task_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     assert time.monotonic() - started < 10.0
 
 
-def test_memory_that_others_have_taken_is_no_error_of_the_task() -> None:
+def test_lack_of_device_memory_is_no_error_of_the_task() -> None:
     with pytest.raises(torch.OutOfMemoryError):
         load_reference("import torch; raise torch.OutOfMemoryError('CUDA out of memory.')", "mine")

@@ -1,4 +1,4 @@
-"""Calls in which threads and programs take another order."""
+"""Calls in which threads and programs work in another order."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ def test_threads_are_more_than_one_while_a_call_is_reordered_and_as_many_as_befo
     assert (torch.get_num_threads(), is_reordered()) == (before, False)
 
 
-def test_threads_are_as_many_as_before_where_a_library_cannot_be_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_are_as_many_as_before_if_a_library_refuses_them(monkeypatch: pytest.MonkeyPatch) -> None:
     class Library:
         def omp_set_num_threads(self, count: int) -> None:
             if count > 1:
                 raise OSError("one thread is all there is")
 
     before = torch.get_num_threads()
-    monkeypatch.setattr(reordering, "_counts", lambda: [(Library(), 1)])
+    monkeypatch.setattr(reordering, "_openmp_libraries", lambda: [(Library(), 1)])
     with pytest.raises(OSError, match="one thread"), reordered(threads=True):
         pass
     assert (torch.get_num_threads(), is_reordered()) == (before, False)

@@ -1,4 +1,4 @@
-"""A driver error while a recording is replayed: the candidate's, and the end of its runner."""
+"""A driver error while a recording is replayed: a runtime error of the candidate, and the end of its runner."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from typing import Any
 
 import pytest
 
-from kernelrl_core.types import Evaluation, EvaluationSettings, Outcome
-from kernelrl_judge.judge.outcome import Endings
-from kernelrl_judge.peer.dialogue import Dialogue
-from kernelrl_judge.peer.replay import ReplayFailed
+from kernelrl_core.types import EvaluationSettings, Outcome
+from kernelrl_judge.judge import conclusion
+from kernelrl_judge.judge.candidate_run import Interruption
+from kernelrl_judge.peer.lease import CandidateLease
+from kernelrl_judge.peer.recordings import ReplayFailed
 
 
 class Device:
-    """The runner and the device lease of a case."""
+    """The runner of an evaluation, and its device lease."""
 
     def __init__(self) -> None:
         self.deadline = 0.0
@@ -30,11 +31,9 @@ class Device:
 @pytest.mark.parametrize("code", [700, 716, 1, -5])
 def test_a_driver_error_is_a_runtime_error_and_ends_the_runner(code: int) -> None:
     device: Any = Device()
-    dialogue = Dialogue(device, lambda asked: (b"", []), "cuda", device, lambda: None, {})
-
-    def judge() -> Evaluation:
-        with dialogue.turn(alone=False):
-            raise ReplayFailed(code)
-
-    assert Endings(EvaluationSettings(), "cuda", {}).of(judge).outcome is Outcome.RUNTIME_ERROR
+    lease = CandidateLease(device, device, "cuda", lambda: None)
+    with pytest.raises(ReplayFailed) as raised, lease.held(alone=False):
+        raise ReplayFailed(code)
+    assert isinstance(raised.value, Interruption)
+    assert conclusion._interrupted(raised.value, EvaluationSettings()).outcome is Outcome.RUNTIME_ERROR
     assert device.ends == 1

@@ -1,7 +1,4 @@
-"""The native library of replays, compiled here and run against a substitute of the driver.
-
-What a GPU does with it is not shown by these tests.
-"""
+"""The native library of replays, compiled here and executed with a substitute for the driver, without a GPU."""
 
 from __future__ import annotations
 
@@ -68,22 +65,22 @@ class Served:
             with runner:
                 self.left.append(library.serve(runner.fileno(), KINDS, 0, self.gate_at, [recording]))
 
-        # The library keeps the global lock: this thread sends what it answers before it enters.
+        # The library keeps the global interpreter lock, so all orders are sent before the thread starts.
         self._serve = threading.Thread(target=serve)
 
-    def told(self, *orders: tuple[int, int, int]) -> list[tuple[int, ...]]:
-        """The answers to orders, which are all sent before the library begins, as it lets no Python run."""
+    def replies(self, *orders: tuple[int, int, int]) -> list[tuple[int, ...]]:
+        """Send all orders, have the library serve them, and return its replies."""
         for order in orders:
             body = struct.pack("<III", *order)
             self.judge.sendall(HEADER.pack(MAGIC, KINDS[0], len(body)) + body)
         self._serve.start()
         self._serve.join(10)
-        answers = []
+        found = []
         while data := self.judge.recv(HEADER.size, socket.MSG_WAITALL):
             magic, kind, length = HEADER.unpack(data)
             assert (magic, kind) == (MAGIC, KINDS[1])
-            answers.append(struct.unpack("<i5Q", self.judge.recv(length, socket.MSG_WAITALL)))
-        return answers
+            found.append(struct.unpack("<i5Q", self.judge.recv(length, socket.MSG_WAITALL)))
+        return found
 
 
 @pytest.fixture
@@ -93,8 +90,8 @@ def served(library: Library) -> Iterator[Served]:
     found.judge.close()
 
 
-def test_a_pass_runs_when_the_gate_opens_and_its_times_are_answered(served: Served) -> None:
-    queued, released, left = served.told((QUEUE, 0, 0), (RELEASE, 0, 0), (LEAVE, 0, 0))
+def test_a_replay_starts_when_the_gate_opens_and_its_times_are_returned(served: Served) -> None:
+    queued, released, left = served.replies((QUEUE, 0, 0), (RELEASE, 0, 0), (LEAVE, 0, 0))
     assert queued == (0, 0, 0, 0, 0, 0)
     assert released[0] == 0
     assert [value - released[1] for value in released[1:]] == [0, 1, 2, 3, 4]
@@ -103,44 +100,44 @@ def test_a_pass_runs_when_the_gate_opens_and_its_times_are_answered(served: Serv
     assert served.left == [True]
 
 
-def test_each_pass_has_a_gate_of_its_own(served: Served) -> None:
-    answers = served.told((QUEUE, 0, 0), (RELEASE, 0, 0), (QUEUE, 0, 0), (RELEASE, 0, 0), (LEAVE, 0, 0))
-    assert answers[3][1] == answers[1][1] + 10
+def test_each_replay_has_a_gate_of_its_own(served: Served) -> None:
+    replies = served.replies((QUEUE, 0, 0), (RELEASE, 0, 0), (QUEUE, 0, 0), (RELEASE, 0, 0), (LEAVE, 0, 0))
+    assert replies[3][1] == replies[1][1] + 10
     assert ctypes.c_uint32.from_address(served.gate_at).value == 2
 
 
-def test_a_large_graph_is_launched_when_the_pass_begins(served: Served, driver: Any) -> None:
-    # Its launch would wait for the gate, which opens after the launch.
+def test_a_large_graph_is_launched_when_the_gate_opens(served: Served, driver: Any) -> None:
+    # Behind a gate, its launch would wait for the gate, which opens after the launch.
     driver.have_nodes(1001)
     try:
         driver.fail_next(700)
-        queued, released, _ = served.told((QUEUE, 0, 0), (RELEASE, 0, 0), (LEAVE, 0, 0))
+        queued, released, _ = served.replies((QUEUE, 0, 0), (RELEASE, 0, 0), (LEAVE, 0, 0))
     finally:
         driver.have_nodes(4)
     assert (queued[0], released[0]) == (0, 700)
 
 
-def test_an_error_of_the_driver_is_answered(served: Served, driver: Any) -> None:
+def test_an_error_of_the_driver_is_returned(served: Served, driver: Any) -> None:
     driver.fail_next(700)
-    queued, left = served.told((QUEUE, 0, 0), (LEAVE, 0, 0))
+    queued, left = served.replies((QUEUE, 0, 0), (LEAVE, 0, 0))
     assert (queued[0], left[0]) == (700, 0)
 
 
-def test_own_nodes_are_turned_off_and_on(served: Served, driver: Any) -> None:
-    served.told((SWITCH, 0, 0), (LEAVE, 0, 0))
+def test_own_nodes_are_disabled(served: Served, driver: Any) -> None:
+    served.replies((SWITCH, 0, 0), (LEAVE, 0, 0))
     assert [driver.is_enabled(number) for number in range(4)] == [1, 0, 0, 1]
 
 
 @pytest.mark.parametrize("order", [(9, 0, 0), (QUEUE, 1, 0)])
 def test_a_malformed_order_ends_the_service(served: Served, order: tuple[int, int, int]) -> None:
-    assert served.told(order) == []
+    assert served.replies(order) == []
     assert served.left == [False]
 
 
 def test_a_closed_stream_ends_the_service(library: Library) -> None:
     served = Served(library)
     served.judge.shutdown(socket.SHUT_WR)
-    assert served.told() == []
+    assert served.replies() == []
     assert served.left == [False]
 
 
@@ -159,7 +156,7 @@ def test_kernels_have_blocks_and_the_memory_of_their_arguments(library: Library)
     assert (found.blocks, found.addresses) == (6, {0x7F0000001000})
 
 
-def test_a_capture_that_is_invalid_has_no_number_of_nodes(library: Library) -> None:
+def test_the_number_of_nodes_of_an_invalid_capture_is_none(library: Library) -> None:
     # The substitute takes the stream for the status: 1 captures, 2 is invalid.
     assert (library.captured(1), library.captured(2), library.captured(0)) == (4, None, None)
 
@@ -175,7 +172,7 @@ def test_a_missing_driver_is_named(built: tuple[str, str]) -> None:
         Library(built[0], "libnone.so")
 
 
-def test_times_of_a_pass_are_read_where_they_were_written(library: Library) -> None:
+def test_times_of_a_replay_are_read_from_their_address(library: Library) -> None:
     at = library.host_memory(40)
     (ctypes.c_uint64 * 5).from_address(at)[:] = [99_000, 50_000, 1_000, 13_500, 20_000]
     found = stamps_at(at)

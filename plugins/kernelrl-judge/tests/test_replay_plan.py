@@ -6,7 +6,7 @@ import pytest
 
 from kernelrl_judge.replay.library import Node
 from kernelrl_judge.replay.nodes import kind_of, kinds, own_numbers, refused
-from kernelrl_judge.replay.slope import Window, clock_agrees, per_call_us, planned, steady
+from kernelrl_judge.replay.slope import ReplayWindow, clock_agrees, per_call_us, planned, steady
 
 MIB, GIB = 1 << 20, 1 << 30
 L2 = 50 * MIB
@@ -27,7 +27,7 @@ def test_a_window_moves_1_gib_where_that_is_less_than_200_us() -> None:
 
 
 def test_slots_exceed_the_cache_twice() -> None:
-    # 8 MiB of inputs: 100 MiB are 12.5 slots. The work alone would ask for 2.
+    # 8 MiB of inputs: 100 MiB are 12.5 input slots. The work alone would need 2.
     assert plan(input_bytes=8 * MIB, output_bytes=8 * MIB, call_us=1000.0).calls == 14
 
 
@@ -47,8 +47,10 @@ def test_memory_for_one_call_gives_one_call() -> None:
     assert (found.calls, found.half, found.reduced) == (1, 0, True)
 
 
-def window(calls: int, calls_us: float, *, host_us: float = 0.0, ghz: float = 1.98, copies_us: float = 10.0) -> Window:
-    return Window(calls, calls_us, copies_us, calls_us + copies_us + 50.0, host_us, ghz)
+def window(
+    calls: int, calls_us: float, *, host_us: float = 0.0, ghz: float = 1.98, copies_us: float = 10.0
+) -> ReplayWindow:
+    return ReplayWindow(calls, calls_us, copies_us, calls_us + copies_us + 50.0, host_us, ghz)
 
 
 USUAL = window(100, 2000.0, host_us=2100.0)
@@ -91,7 +93,7 @@ def test_time_of_calls_cannot_be_reported_as_time_of_copies(copies_us: float, ag
 
 
 def test_a_window_without_time_is_not_confirmed() -> None:
-    assert not clock_agrees([Window(100, 0.0, 0.0, 0.0, 2100.0, 0.0)], [USUAL])
+    assert not clock_agrees([ReplayWindow(100, 0.0, 0.0, 0.0, 2100.0, 0.0)], [USUAL])
 
 
 def test_windows_without_a_clock_are_steady_together() -> None:

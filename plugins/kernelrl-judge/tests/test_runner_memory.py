@@ -1,4 +1,4 @@
-"""What passes values on inside a runner, when a candidate has laid hands on it."""
+"""Copies of values inside a runner: after a candidate replaced methods of torch, and for outputs of another form."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from kernelrl_judge.protocol.values import TensorLeaf  # noqa: E402
-from kernelrl_judge.runner.memory import Originals, Outputs  # noqa: E402
+from kernelrl_judge.runner.shared_memory import SharedOutputs  # noqa: E402
+from kernelrl_judge.runner.torch_originals import TorchOriginals  # noqa: E402
+from kernelrl_judge.timed_calls.outputs import copy_outputs  # noqa: E402
 
 
 def test_methods_that_a_candidate_replaced_are_put_back_and_what_it_added_stays(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    originals = Originals()
-    # Afterwards all is as it was, whatever the test finds.
+    originals = TorchOriginals()
+    # These are restored after the test even if it fails.
     monkeypatch.setattr(torch, "frombuffer", torch.frombuffer)
     monkeypatch.setattr(torch.Tensor, "split", torch.Tensor.split)
     kind = torch.Tensor
@@ -35,10 +37,10 @@ def test_methods_that_a_candidate_replaced_are_put_back_and_what_it_added_stays(
     del kind.own
 
 
-def test_fresh_memory_holds_what_is_no_answer_until_calls_are_timed_and_no_setting_of_torch_tells_so() -> None:
+def test_fresh_memory_is_poisoned_until_calls_are_timed_and_no_setting_of_torch_shows_it() -> None:
     program = """
 import torch
-from kernelrl_judge.runner.memory import fill_fresh_memory
+from kernelrl_judge.runner.allocations import fill_fresh_memory
 
 settings = torch.are_deterministic_algorithms_enabled()
 fill_fresh_memory(0xFE)
@@ -53,34 +55,34 @@ assert torch.are_deterministic_algorithms_enabled() == settings
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
-def outputs_with_places(count: int) -> tuple[Outputs, list[torch.Tensor]]:
+def places_of_outputs(count: int) -> list[torch.Tensor]:
     descriptor = os.memfd_create("outputs")
     os.ftruncate(descriptor, 4096)
-    outputs = Outputs(descriptor)
+    outputs = SharedOutputs(descriptor)
     trees = [TensorLeaf("float32", (2, 3), "cpu", 256 * index) for index in range(count)]
-    return outputs, [place for places in outputs.places(trees) for place in places]
+    return [place for places in outputs.places(trees) for place in places]
 
 
 def test_outputs_that_could_be_stretched_to_the_expected_shape_are_refused() -> None:
-    outputs, places = outputs_with_places(2)
+    places = places_of_outputs(2)
     with pytest.raises(TypeError, match="another shape or dtype"):
-        outputs.fill(places, [torch.ones(2, 3), torch.ones(1, 3)])
+        copy_outputs(places, [torch.ones(2, 3), torch.ones(1, 3)])
 
 
 def test_outputs_that_cannot_be_copied_are_refused_for_their_shape() -> None:
-    outputs, places = outputs_with_places(2)
+    places = places_of_outputs(2)
     with pytest.raises(TypeError, match="another shape or dtype"):
-        outputs.fill(places, [torch.ones(2, 3), torch.ones(5)])
+        copy_outputs(places, [torch.ones(2, 3), torch.ones(5)])
 
 
 def test_outputs_of_another_dtype_are_refused() -> None:
-    outputs, places = outputs_with_places(1)
+    places = places_of_outputs(1)
     with pytest.raises(TypeError, match="another shape or dtype"):
-        outputs.fill(places, [torch.ones(2, 3, dtype=torch.float64)])
+        copy_outputs(places, [torch.ones(2, 3, dtype=torch.float64)])
 
 
 def test_outputs_that_require_gradients_fill_places_that_require_none() -> None:
-    outputs, places = outputs_with_places(2)
-    outputs.fill(places, [torch.full((2, 3), 7.0, requires_grad=True), torch.full((2, 3), 8.0)])
+    places = places_of_outputs(2)
+    copy_outputs(places, [torch.full((2, 3), 7.0, requires_grad=True), torch.full((2, 3), 8.0)])
     assert [place.unique().tolist() for place in places] == [[7.0], [8.0]]
     assert not any(place.requires_grad for place in places)

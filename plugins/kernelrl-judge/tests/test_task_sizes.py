@@ -1,4 +1,4 @@
-"""Sizes of a task that fit the memory."""
+"""Sizes of a task, reduced to fit into memory."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def task(batch: int) -> types.ModuleType:
     return load_reference(TASK.format(batch=batch), "mine")
 
 
-def test_only_what_the_inputs_alone_depend_on_is_free() -> None:
+def test_only_sizes_that_nothing_but_the_inputs_use_are_free() -> None:
     assert free_sizes(task(1024)) == {"batch_size": 1024}
 
 
@@ -48,15 +48,15 @@ def test_free_sizes_are_halved_until_the_inputs_fit() -> None:
     assert module.get_inputs()[0].shape == (128, 32, 64)
 
 
-def test_what_fits_stays_as_it_is() -> None:
+def test_sizes_that_fit_are_unchanged() -> None:
     assert fit(task(16), 1 << 20) == {}
 
 
-def test_a_task_without_free_sizes_stays_as_it_is() -> None:
+def test_a_task_without_free_sizes_is_unchanged() -> None:
     assert fit(load_reference(TASK.format(batch=1), "mine"), 1) == {}
 
 
-def test_the_sizes_are_found_again_at_the_module() -> None:
+def test_a_loaded_module_has_the_reduced_sizes() -> None:
     module = load_reference(TASK.format(batch=1024), "mine", 1 << 20)
     assert module.batch_size == 128
 

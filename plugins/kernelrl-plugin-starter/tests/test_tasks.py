@@ -272,7 +272,7 @@ def test_nothing_passes_without_the_work(task: Task) -> None:
     """The audit accepts no zeros, constants or returned inputs, and reports nothing except small inputs."""
     pytest.importorskip("torch")
     from kernelrl_core.types import EvaluationSettings
-    from kernelrl_judge.task.auditing import audit
+    from kernelrl_judge.task.audit import audit
 
     assert audit(task.reference, task.id, EvaluationSettings(), "cpu")["flags"].keys() <= {"tiny"}
 

@@ -8,7 +8,7 @@ import attrs
 
 from kernelrl_core.api.config import MachineFact, PositiveInt
 from kernelrl_core.api.evaluators import EvaluatorConfig
-from kernelrl_judge.isolation.layers import isolation_facts
+from kernelrl_sandbox.layers import isolation_facts
 
 __all__ = ["LocalConfig"]
 

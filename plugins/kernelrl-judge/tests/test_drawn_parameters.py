@@ -1,0 +1,98 @@
+"""Random values of parameters and running statistics."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from small_tasks import reference  # noqa: E402
+
+from kernelrl_judge.task.drawn_parameters import drawn_parameters  # noqa: E402
+from kernelrl_judge.task.parameter_match import ParameterMatch, read_parameter_match  # noqa: E402
+from kernelrl_judge.task.reference import Reference  # noqa: E402
+
+NORM = "self.norm = torch.nn.BatchNorm1d(64); self.eval()"
+
+
+def values(task: Reference, match: ParameterMatch | None = None) -> dict[str, torch.Tensor]:
+    return drawn_parameters(task, match or ParameterMatch()).state
+
+
+def test_affine_weights_biases_and_statistics_are_drawn_and_variances_stay_positive() -> None:
+    drawn = values(reference("return self.norm(x)", init=NORM))
+    for name in ("norm.weight", "norm.bias", "norm.running_mean", "norm.running_var"):
+        assert len(drawn[name].unique()) == 64
+    assert bool((drawn["norm.running_var"] > 0).all())
+    assert drawn["norm.num_batches_tracked"] == 0
+
+
+def test_an_adapter_of_zeros_gets_an_effect() -> None:
+    assert bool(
+        (values(reference("return x @ self.b", init="self.b = torch.nn.Parameter(torch.zeros(64, 8))"))["b"] != 0).all()
+    )
+
+
+def test_a_scale_keeps_its_size() -> None:
+    drawn = values(
+        reference(
+            "return x * self.s",
+            init="self.s = torch.nn.Parameter(3 * torch.randn(4096, 64)[:, 0])",
+            inputs="torch.randn(8, 4096)",
+        )
+    )
+    assert 2 < float(drawn["s"].std()) < 12
+
+
+def test_a_few_values_reach_a_bound_that_the_initial_ones_do_not() -> None:
+    task = reference("return x @ self.w.clamp(-0.5, 0.5)", init="self.w = torch.nn.Parameter(torch.randn(64, 64) / 16)")
+    assert float(values(task)["w"].abs().max()) > 0.6
+
+
+@pytest.mark.parametrize("buffer", ["torch.arange(64.0)", "torch.zeros(64, dtype=torch.long)", "torch.randn(64)"])
+def test_tables_and_integers_are_unchanged(buffer: str) -> None:
+    task = reference("return x + self.t", init=f"self.register_buffer('t', {buffer})")
+    other = task.with_other_parameters()
+    assert torch.equal(values(task)["t"], other.state["t"])
+
+
+def test_initial_values_are_used_if_the_reference_is_not_finite_for_drawn_ones() -> None:
+    task = reference("return x / (self.z * 0 + (self.z == 0))", init="self.z = torch.nn.Parameter(torch.zeros(64))")
+    assert bool((values(task)["z"] == 0).all())
+
+
+def test_drawn_values_have_an_effect_if_a_function_in_an_attribute_reads_the_parameter() -> None:
+    closure = "w = torch.nn.Parameter(torch.ones(64)); self.w = w; self.scaled = lambda x: x * w"
+    used = drawn_parameters(reference("return self.scaled(x)", init=closure), ParameterMatch())
+    (x,) = used.inputs(0)
+    torch.testing.assert_close(used.expected([x]), x * used.state["w"])
+    torch.testing.assert_close(used.exact([x]), x.double() * used.state["w"].double())
+
+
+def test_a_parameter_that_the_candidate_lacks_has_the_value_of_its_constructor() -> None:
+    init = "self.w = torch.nn.Parameter(torch.randn(64)); self.b = torch.nn.Parameter(torch.zeros(64))"
+    task = reference("return x * self.w + self.b", init=init)
+    drawn = values(task, ParameterMatch(frozenset({"w", "b"})))
+    assert torch.equal(drawn["w"], task.with_other_parameters().state["w"])
+    assert bool((drawn["b"] != 0).any())
+
+
+def test_a_parameter_without_visible_effect_is_drawn_for_a_candidate_that_lacks_it() -> None:
+    task = reference("return x + self.s", init="self.s = torch.nn.Parameter(1e-6 * torch.randn(64))")
+    assert float(values(task, ParameterMatch(frozenset({"s"})))["s"].abs().max()) > 0.05
+
+
+def test_parameters_that_cannot_be_distinguished_stay_equal() -> None:
+    init = "self.a = torch.nn.Parameter(torch.ones(64)); self.b = torch.nn.Parameter(torch.ones(64))"
+    task = reference("return x * self.a + self.b", init=init)
+    indistinguishable = values(task, ParameterMatch(is_by_value=True))
+    assert torch.equal(indistinguishable["a"], indistinguishable["b"])
+    named = values(task)
+    assert not torch.equal(named["a"], named["b"])
+
+
+def test_a_malformed_note_matches_no_parameter() -> None:
+    task = reference("return self.norm(x)", init=NORM)
+    assert read_parameter_match("all", task.state).lacking == task.state.keys()
+    note = {"names": ["norm.weight"], "renamed": 0}
+    assert read_parameter_match(note, task.state) == ParameterMatch(frozenset(task.state) - {"norm.weight"})
