@@ -4,8 +4,7 @@
 
 Each row of the glossary's table "Phrases to replace" has a pattern. This program searches for the patterns in prose:
 Markdown, YAML and TOML comments, and the comments, docstrings, messages and test names of Python files. Code spans,
-code blocks and quotations are not prose. Without arguments it reads every file that git tracks, except those in
-`NOT_YET`.
+code blocks and quotations are not prose. Without arguments it reads every file that git tracks, except test data.
 
 Exit code 0: no hit; 1: hits, one per line as path:line; 2: the glossary cannot be read.
 """
@@ -29,12 +28,6 @@ DATA = (
     "benchmarks/results/",
     "tests/data/",
     "plugins/kernelrl-plugin-starter/src/kernelrl_plugin_starter/data/",
-)
-# The judge and its checkers: remove an entry when its text follows the glossary.
-NOT_YET = (
-    "plugins/kernelrl-judge/",
-    "plugins/kernelrl-plugin-checkers/",
-    "plugins/kernelrl-plugin-local/tests/",
 )
 
 _SPAN = re.compile(r"``[^`\n]*``|`[^`\n]*`|\"[^\"\n]*\"|“[^”\n]*”|\]\([^)\n]*\)")
@@ -133,7 +126,7 @@ def main(arguments: list[str]) -> int:
         paths = [Path(argument).resolve() for argument in arguments]
     else:
         listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
-        paths = [ROOT / name for name in listed.split("\0") if name and not name.startswith(DATA + NOT_YET)]
+        paths = [ROOT / name for name in listed.split("\0") if name and not name.startswith(DATA)]
     found = [hit for path in paths if path.suffix in PROSE and path.is_file() for hit in hits(path, patterns)]
     print("\n".join(sorted(found)) if found else "no phrase to replace")
     return 1 if found else 0
