@@ -208,12 +208,12 @@ def test_a_slow_import_is_named_while_it_takes_place(
     monkeypatch.setattr(load_errors, "_LOOK_EVERY_S", 0.01)
     install("sound", GOOD)
     # Ends when the line is there: a line after the import would come too late for the user.
-    install("slow", "import sys, time\nwhile not sys.stderr.getvalue():\n    time.sleep(0.01)\n")
+    install("slow", "import sys, time\nwhile 'plugin slow' not in sys.stderr.getvalue():\n    time.sleep(0.01)\n")
     assert loaded()["slow"].state == "ok"
-    said = capsys.readouterr().err
+    # On a busy machine the imports of other plugins are named too.
+    (said,) = (line for line in capsys.readouterr().err.splitlines() if "plugin slow" in line)
     assert said.startswith("kernelrl: the import of plugin slow has taken 0.02 s so far; fix: ")
-    assert said.endswith("KERNELRL_DISABLE_PLUGINS=slow\n")
-    assert said.count("\n") == 1
+    assert said.endswith("KERNELRL_DISABLE_PLUGINS=slow")
 
 
 def test_plugins_are_sorted_by_name(install: Install) -> None:

@@ -18,7 +18,9 @@ import pytest
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[2]
-PROJECTS = (ROOT, ROOT / "plugins/kernelrl-judge", ROOT / "plugins/kernelrl-plugin-hip")
+PLUGIN = "kernelrl-plugin-hip"
+LIBRARIES = ("kernelrl-sandbox", "kernelrl-build", "kernelrl-judge")
+PROJECTS = (ROOT, *(ROOT / "plugins" / name for name in (*LIBRARIES, PLUGIN)))
 
 
 def pip(*arguments: str) -> None:
@@ -64,7 +66,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, tuple[Path, Pa
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory, built: dict[Path, tuple[Path, Path]]) -> Path:
-    """Programs of a virtual environment with three wheels and the dependencies of the core only."""
+    """Programs of a virtual environment with all wheels and the dependencies of the core only."""
     folder = tmp_path_factory.mktemp("wheels")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder / "env")], check=True)
     wheels = [str(wheel) for wheel, _ in built.values()]

@@ -18,7 +18,8 @@ _FRAMES = frozenset(
 )
 _PROCESS_MODULES_TEXT = """
 _thread asyncio atexit base64 concurrent ctypes gc http inspect kernelrl_build kernelrl_core kernelrl_judge
-kernelrl_sandbox linecache marshal multiprocessing pickle requests runpy signal socket subprocess threading urllib weakref zlib
+kernelrl_sandbox linecache marshal multiprocessing pickle requests runpy signal socket subprocess threading
+urllib weakref zlib
 """
 _PROCESS_MODULES = frozenset(_PROCESS_MODULES_TEXT.split())
 _PROCESS_NAMES_TEXT = """
