@@ -52,10 +52,10 @@ def closing(function):
 
 inner = closing(twice)
 
-def reported(kernel, given):
+def reported(kernel, given, **options):
     x, y = torch.arange(4.0), torch.empty(4)
     try:
-        kernel[(2,)](x, y, 4, *given)
+        kernel[(2,)](x, y, 4, *given, **options)
         return y.tolist() == [0.0, 2.0, 4.0, 6.0]
     except Exception as error:
         return type(error).__name__ + ": " + str(error)
@@ -72,6 +72,14 @@ def k(x_ptr, y_ptr, n, given=None, CONSTANT: tl.constexpr = 4):
 
 found[NAME] = reported(k, GIVEN)
 """
+OPTIONS = {
+    "num_warps=8, num_stages=3, num_ctas=1, maxnreg=128": "True",
+    "enable_fp_fusion=False, CONSTANT=4": "True",
+    "num_wraps=4": "KeyError: 'Keyword argument num_wraps was specified but unrecognised; did you mean num_warps?'",
+    "CONSTNT=4": "KeyError: 'Keyword argument CONSTNT was specified but unrecognised; did you mean CONSTANT?'",
+    "qqq=4": "KeyError: 'Keyword argument qqq was specified but unrecognised'",
+    "num_warps=3": "AssertionError: num_warps must be a power of 2",
+}
 ACCEPTED = {
     "y = twice(x)": "()",
     "y = inner(x)": "()",
@@ -116,11 +124,12 @@ REFUSED = {
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
     script = tmp_path_factory.mktemp("frontend") / "kernels.py"
-    cases = [*ACCEPTED.items(), *((line, given) for line, (given, _, _) in REFUSED.items())]
+    cases = [*((line, given) for line, (given, _, _) in REFUSED.items()), *ACCEPTED.items()]
     kernels = "".join(
         KERNEL.replace("LINE", line).replace("NAME", repr(f"{line} {given}")).replace("GIVEN", given)
         for line, given in cases
     )
+    kernels += "".join(f"found[{options!r}] = reported(k, (), {options})\n" for options in OPTIONS)
     script.write_text(f"{HEAD}{kernels}\nprint(json.dumps(found))\n")
     done = subprocess.run(
         [sys.executable, script],
@@ -144,3 +153,8 @@ def test_kernel_that_triton_does_not_compile_raises_its_error(found: dict[str, o
     given, kind, text = REFUSED[line]
     assert str(found[f"{line} {given}"]).startswith(kind + ":")
     assert text in str(found[f"{line} {given}"])
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_options_of_a_launch_are_checked_as_on_a_gpu(found: dict[str, object], options: str) -> None:
+    assert str(found[options]) == OPTIONS[options]

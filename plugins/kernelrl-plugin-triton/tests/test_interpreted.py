@@ -80,6 +80,7 @@ RESULTS = {
         "y = (x + 0.99).to(tl.bfloat16).to(tl.float32)",
         [0.98828125, 1.9921875, 2.984375, 3.984375],
     ),
+    "a bound of the launch": ("for i in range(p + 2):;     x += 1.0; y = x", [2, 3, 4, 5, 6, 7, 8, 9]),
     "hints of range": ("for i in range(0, 2, flatten=True):;     x += 1.0; y = x", [2, 3, 4, 5, 6, 7, 8, 9]),
     "a function of constants": ("for i in tl.static_range(triton.cdiv(B, 4)):;     x += 1.0; y = x", [2, 3, 4, 5]),
     "ieee": (

@@ -6,6 +6,7 @@ blocks of any size. The front end refuses what a device would refuse, with the s
 
 from __future__ import annotations
 
+import difflib
 import sys
 import types
 import warnings
@@ -54,6 +55,8 @@ class _Frontend:
             warnings.simplefilter("ignore")
             self._options = self.backend.parse_options({})
         self._functions = self.backend.get_codegen_implementation(self._options)
+        self._accepted: set[str] = set()
+        """Options of launches that were checked."""
         self._modules = self.backend.get_module_map()
         self._kernels: dict[Any, _Kernel] = {}
         self._language: list[tuple[Any, str, Any]] = []
@@ -93,9 +96,11 @@ class _Frontend:
         Raises:
             CompilationError: Triton does not compile it.
             TypeError: Triton does not accept an argument.
+            KeyError: An argument is neither a parameter of the kernel nor an option of a launch.
         """
         kernel = self.kernel(function)
-        bound, specialized, _ = kernel.bind(*arguments, **named)
+        bound, specialized, options = kernel.bind(*arguments, **named)
+        self._check_options(options, [*bound])
         kinds = [kind for kind, _ in specialized]
         constants = {
             path: self.kernel(get_iterable_path([*bound.values()], path))
@@ -120,6 +125,22 @@ class _Frontend:
             for owner, name, _, interpreted in changed:
                 setattr(owner, name, interpreted)
         kernel.compiled.add(key)
+
+    def _check_options(self, options: dict[str, Any], parameters: list[str]) -> None:
+        """Raise the errors that a launch on a device would raise for its options."""
+        key = repr(options)
+        if key in self._accepted:
+            return
+        known = [*vars(self._options), *parameters]
+        for name in options:
+            if name not in known:
+                nearest = difflib.get_close_matches(name, known, n=1)
+                hint = f"; did you mean {nearest[0]}?" if nearest else ""
+                raise KeyError(f"Keyword argument {name} was specified but unrecognised{hint}")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            self.backend.parse_options(options)
+        self._accepted.add(key)
 
     def _changed(self) -> Iterator[tuple[Any, str, Any, Any]]:
         for owner, name, compiled in self._language:

@@ -1,7 +1,8 @@
 """Patches of Triton's interpreter, so that a kernel behaves as it does on a device. Imported by the zygote.
 
 - The front end compiles a kernel before it is executed (`frontend`).
-- Scalars, `and`, `or` and `not`, products and functions of libdevice have the results of compiled code.
+- Scalars, `and`, `or` and `not`, products, functions of libdevice and narrow floats (`narrow_floats`) have the results
+  of compiled code.
 - The autotuner uses the first configuration that remains after pruning: times are not meaningful here.
 - Errors have the kernel's line.
 """
@@ -25,10 +26,10 @@ from triton.runtime.interpreter import FunctionRewriter, GridExecutor, Interpret
 from triton.runtime.jit import TensorWrapper
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from kernelrl_plugin_triton import frontend, launches, libdevice
+from kernelrl_plugin_triton import frontend, launches, libdevice, narrow_floats
 
-_TF32_DROPPED, _BFLOAT16_DROPPED = np.uint32(13), np.uint32(16)
-"""Mantissa bits of float32 that tf32 and bfloat16 lack."""
+_TF32_DROPPED = np.uint32(13)
+"""Mantissa bits of float32 that tf32 lacks."""
 _EXPONENT = np.uint32(0x7F800000)
 _MISSING = interpreter._MISSING
 
@@ -159,49 +160,26 @@ def _negated(value: Any) -> Any:
 
 
 def _rounding(dot: Any) -> Any:
-    """Round the float32 operands of products in tf32, and multiply bfloat16, which NumPy lacks, in float32."""
+    """Round the float32 operands of products in tf32."""
 
     @functools.wraps(dot)
     def wrapper(self: Any, left: Any, right: Any, more: Any, precision: Any, *others: Any) -> Any:
         if getattr(precision, "name", "") == "TF32":
             left, right = map(_in_tf32, (left, right))
-        if left.dtype.scalar == tl.bfloat16:
-            left, right = (self.create_fp_ext(factor, tl.float32) for factor in (left, right))
         return dot(self, left, right, more, precision, *others)
 
     return wrapper
 
 
 def _in_tf32(factor: Any) -> Any:
+    """The factor without the bits of the mantissa that tf32 lacks, rounded to the nearest, to even if both are."""
     if factor.data.dtype != np.float32:
         return factor
-    return interpreter.TensorHandle(_nearest(factor.data, _TF32_DROPPED).view(np.float32), factor.dtype)
-
-
-def _nearest(values: Any, dropped: np.uint32) -> Any:
-    """Bits of float32 values without the last bits of the mantissa, rounded to the nearest, to even if both are."""
-    bits = np.ascontiguousarray(values).view(np.uint32)
-    half = np.uint32((1 << (int(dropped) - 1)) - 1) + ((bits >> dropped) & np.uint32(1))
-    rounded = (bits + half) >> dropped << dropped
-    return np.where((bits & _EXPONENT) == _EXPONENT, bits, rounded)
-
-
-def _bfloat16(builder: Any, value: float) -> Any:
-    """A constant in bfloat16."""
-    return builder.create_fp_trunc(builder.get_fp32(value), tl.bfloat16)
-
-
-def _to_bfloat16(cast: Any) -> Any:
-    """Round float32 to the nearest bfloat16, as a device does."""
-
-    @functools.wraps(cast)
-    def wrapper(self: Any, source: Any, kind: Any) -> Any:
-        if source.dtype.scalar != tl.float32 or kind.scalar != tl.bfloat16:
-            return cast(self, source, kind)
-        bits = _nearest(source.data, _BFLOAT16_DROPPED) >> _BFLOAT16_DROPPED
-        return interpreter.TensorHandle(bits.astype(np.uint16), tl.bfloat16)
-
-    return wrapper
+    bits = np.ascontiguousarray(factor.data).view(np.uint32)
+    half = np.uint32((1 << (int(_TF32_DROPPED) - 1)) - 1) + ((bits >> _TF32_DROPPED) & np.uint32(1))
+    rounded = (bits + half) >> _TF32_DROPPED << _TF32_DROPPED
+    rounded = np.where((bits & _EXPONENT) == _EXPONENT, bits, rounded)
+    return interpreter.TensorHandle(rounded.view(np.float32), factor.dtype)
 
 
 def _of_one_bit(operate: Any) -> Any:
@@ -211,6 +189,17 @@ def _of_one_bit(operate: Any) -> Any:
     def wrapper(self: Any, left: Any, right: Any, operation: Any) -> Any:
         made = operate(self, left, right, operation)
         return interpreter.TensorHandle(made.data, tl.int1) if made.data.dtype == np.bool_ else made
+
+    return wrapper
+
+
+def _of_any_shape(patch: Any) -> Any:
+    """Let a scalar be the bound of a loop. Triton 3.6 converts an array of one dimension, which NumPy 2.5 refuses."""
+
+    @functools.wraps(patch)
+    def wrapper(kind: Any, scope: Any) -> None:
+        patch(kind, scope)
+        scope.set_attr(kind, "__index__", lambda self: int(self.handle.data.item()))
 
     return wrapper
 
@@ -303,11 +292,9 @@ FunctionRewriter.ast_transformer = types.SimpleNamespace(
 FunctionRewriter._compile_and_exec = _with_closure(FunctionRewriter._compile_and_exec)
 # The interpreter copies its globals to those of each rewritten function.
 interpreter._logical, interpreter._negated, interpreter._value = _logical, _negated, _value
-if not hasattr(interpreter.InterpreterBuilder, "get_bf16"):  # before Triton 3.9
-    interpreter.InterpreterBuilder.get_bf16 = _bfloat16
+narrow_floats.install()
 interpreter.InterpreterBuilder.binary_op = _of_one_bit(interpreter.InterpreterBuilder.binary_op)
 interpreter.InterpreterBuilder.create_dot = _rounding(interpreter.InterpreterBuilder.create_dot)
-interpreter.InterpreterBuilder.cast_impl = _to_bfloat16(interpreter.InterpreterBuilder.cast_impl)
 interpreter.inspect = _inspect()
 GridExecutor._init_args_hst = _in_place(GridExecutor._init_args_hst)
 GridExecutor._restore_args_dev = _copied_back(GridExecutor._restore_args_dev)
@@ -316,6 +303,7 @@ if not interpreter.interpreter_builder.options.debug:
     interpreter.interpreter_builder.options = dataclasses.replace(
         interpreter.interpreter_builder.options, sanitize_overflow=False
     )
+interpreter._patch_lang_tensor = _of_any_shape(interpreter._patch_lang_tensor)
 interpreter._patch_lang = _patched_again(interpreter._patch_lang)
 launches.install()
 libdevice.install()

@@ -223,7 +223,7 @@ def _loaded(load: Any) -> Any:
     @functools.wraps(load)
     def wrapper(self: Any, pointers: Any, mask: Any, *more: Any, **named: Any) -> Any:
         places, active = pointers.data, _active(pointers, mask)
-        width = max(1, pointers.get_element_ty().primitive_bitwidth // 8)
+        width = _width(pointers)
         _launch.look(places)
         outside = _launch.outside(places, active, width)
         if outside is not None:
@@ -252,7 +252,7 @@ def _stored(store: Any) -> Any:
 
     @functools.wraps(store)
     def wrapper(self: Any, pointers: Any, value: Any, mask: Any, *more: Any, **named: Any) -> Any:
-        active, width = _active(pointers, mask), value.data.itemsize
+        active, width = _active(pointers, mask), _width(pointers)
         _launch.refuse_outside(pointers.data, active, width)
         stored = _launch.stored(pointers.data[active], width)
         if stored is None:
@@ -268,6 +268,11 @@ def _stored(store: Any) -> Any:
     return wrapper
 
 
+def _width(pointers: Any) -> int:
+    """Size in bytes of the elements in memory."""
+    return max(1, int(pointers.get_element_ty().primitive_bitwidth) // 8)
+
+
 def _active(pointers: Any, mask: Any) -> Any:
     return np.broadcast_to(mask.data, pointers.data.shape).astype(bool)
 
@@ -280,7 +285,7 @@ def _atomic(operation: Any, pointers: int, values: int | None, mask: int | None)
         _launch.look(places)
         if values is not None:
             active = np.ones(places.shape, dtype=bool) if mask is None else _active(given[pointers], given[mask])
-            _launch.refuse_outside(places, active, given[values].data.itemsize)
+            _launch.refuse_outside(places, active, _width(given[pointers]))
         return operation(self, *given, **named)
 
     return wrapper
