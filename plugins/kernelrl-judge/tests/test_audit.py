@@ -49,6 +49,7 @@ def flags(source: str, **settings: Any) -> set[str]:
 
 
 LINEAR = "self.layer = torch.nn.Linear(16, 16)"
+PAIR = "torch.rand(8, 16), torch.rand(8, 16)"
 
 
 @pytest.mark.parametrize(
@@ -62,6 +63,18 @@ LINEAR = "self.layer = torch.nn.Linear(16, 16)"
         (task("return torch.softmax(x[:, :1], 1)"), {"constant_pass", "input_blind"}),
         (task("return (x > -9).to(torch.int64)"), {"constant_pass", "input_blind"}),
         (task("return torch.relu(x)", "torch.rand(8, 16)"), {"identity_pass"}),
+        # Each output copies an input: another one, the same one, in another order, in another structure.
+        (task("return F.relu(x), F.relu(y)", PAIR, names="x, y"), {"identity_pass"}),
+        (task("return F.relu(y), x.abs()", PAIR, names="x, y"), {"identity_pass"}),
+        (task("return F.relu(x), x.abs()", PAIR, names="x, y"), {"identity_pass"}),
+        (task("return {'b': [y.abs()], 'a': (x.abs(), 7)}", PAIR, names="x, y"), {"identity_pass"}),
+        (task("return F.relu(x), F.relu(y)", "torch.rand(8, 16), torch.rand(4)", names="x, y"), {"identity_pass"}),
+        # Inputs of other shapes and dtypes come first.
+        (task("return y.abs()", "torch.rand(4).double(), torch.rand(4)", names="x, y"), {"identity_pass"}),
+        # One of the outputs copies no input.
+        (task("return F.relu(x), x * y", PAIR, names="x, y"), set()),
+        (task("return F.relu(x), y.double()", PAIR, names="x, y"), set()),
+        (task("return x + y, F.relu(y)", PAIR, names="x, y"), set()),
         # The output is no constant and does not depend on the input.
         (task("return torch.arange(16.0) + 0 * x"), {"input_blind"}),
         (task("return x + 1e-9 * self.layer(x)", init=LINEAR), {"identity_pass", "weight_blind"}),
@@ -94,6 +107,10 @@ def test_every_flag_has_its_measurement() -> None:
     assert "(16,) and (16, 1)" in str(
         found(task("return x - y", "torch.randn(16), torch.randn(16, 1)", names="x, y"))["flags"]
     )
+    relu = task("return torch.relu(x)", "torch.rand(8, 16)")
+    assert found(relu)["flags"]["identity_pass"] == "input tensor 0 passes as the output, 0 off at most"
+    swapped = task("return F.relu(y), x + 1e-5", PAIR, names="x, y")
+    assert found(swapped)["flags"]["identity_pass"] == "input tensors 1, 0 pass as the outputs, 1e-05 off at most"
     few = task("return x.float().cos() * torch.arange(1.0, 9.0)", "torch.randint(0, 8, (1,))")
     assert found(few)["flags"]["few_inputs"] == "8 different inputs in 64 calls"
     assert "broken" in found(task("raise RuntimeError('broken')"))["flags"]["reference_fails"]
@@ -116,6 +133,7 @@ def test_the_tolerance_in_force_decides() -> None:
     ("source", "mended_by"),
     [
         (task("return torch.relu(x)", "torch.rand(8, 16)"), "signed"),
+        (task("return F.relu(x), F.relu(y)", PAIR, names="x, y"), "signed"),
         (task("return torch.clamp(x, -4, 4)", "torch.rand(8, 16) * 3 - 1.5"), "row_scaled"),
         (task("return x - x"), None),
         # The only overlays that make a shortcut fail make the reference fail too.

@@ -157,11 +157,40 @@ class _AuditedTask:
         return None
 
     def _identity(self) -> str | None:
-        for number in range(len(tensors(self._trials[0].inputs))):
-            outputs = [_input_as_output(trial.expected, tensors(trial.inputs)[number]) for trial in self._trials]
-            if all(output is not None for output in outputs) and self._pass(outputs):
-                return f"input tensor {number} passes as the output, {self._difference(outputs):.3g} off at most"
-        return None
+        copied = self._copied_inputs()
+        if not copied:
+            return None
+        outputs = [_inputs_as_outputs(trial.expected, trial.inputs, copied) for trial in self._trials]
+        if not self._pass(outputs):
+            return None
+        difference = f"{self._difference(outputs):.3g} off at most"
+        if len(copied) == 1:
+            return f"input tensor {copied[0]} passes as the output, {difference}"
+        return f"input tensors {', '.join(map(str, copied))} pass as the outputs, {difference}"
+
+    def _copied_inputs(self) -> list[int]:
+        """For each output tensor the number of an input tensor that passes as it; empty unless every output has one."""
+        numbers: list[int] = []
+        for output in range(len(tensors(self._trials[0].expected))):
+            candidates = range(len(tensors(self._trials[0].inputs)))
+            number = next((number for number in candidates if self._passes_as(number, output)), None)
+            if number is None:
+                return []
+            numbers.append(number)
+        return numbers
+
+    def _passes_as(self, number: int, output: int) -> bool:
+        """Whether an input tensor passes as an output tensor in every trial, both by their numbers."""
+        for trial in self._trials:
+            inputs, outputs = tensors(trial.inputs), tensors(trial.expected)
+            if number >= len(inputs) or output >= len(outputs):
+                return False
+            given, expected = inputs[number], outputs[output]
+            if given.shape != expected.shape or given.dtype != expected.dtype:
+                return False
+            if compare_values(expected, given, self._limit) is not None:
+                return False
+        return True
 
     def _input_blind(self) -> str | None:
         first = self._trials[0].expected
@@ -327,12 +356,11 @@ def _filled(tensor: torch.Tensor, choose: Callable[[torch.Tensor], float]) -> to
     return torch.full_like(tensor, value if tensor.is_floating_point() else round(value))
 
 
-def _input_as_output(expected: Any, given: torch.Tensor) -> Any | None:
-    """An input in the structure of the output; None unless the output is one tensor of the same shape and dtype."""
-    outputs = tensors(expected)
-    if len(outputs) != 1 or outputs[0].shape != given.shape or outputs[0].dtype != given.dtype:
-        return None
-    return mapped(expected, lambda _: given)
+def _inputs_as_outputs(expected: Any, inputs: Any, numbers: Sequence[int]) -> Any:
+    """Input tensors in the structure of the outputs, each by its number."""
+    given = tensors(inputs)
+    copies = iter([given[number] for number in numbers])
+    return mapped(expected, lambda _: next(copies))
 
 
 def _has_same_shapes(first: Any, second: Any) -> bool:
