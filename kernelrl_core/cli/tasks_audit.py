@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 @click.option("--split", help="Only this split.")
 @click.option("--level", type=int, help="Only this level.")
 @click.option(
-    "--precision", type=click.Choice(["fp32", "fp16", "bf16"]), help="Audited precision. Default: fp32, or --recipe."
+    "--precision",
+    type=click.Choice(["task", "fp32", "fp16", "bf16"]),
+    help="Audited precision. Default: task, or --recipe.",
 )
 @click.option("--evaluator", "-e", help="Evaluator component. Default: that of --recipe, or local (this machine).")
 @click.option("--output", "-o", type=click.Path(path_type=Path), help="JSONL file to which results are appended.")

@@ -33,8 +33,13 @@ MINIMUM_REPLY_TOKENS = 256
 THINK_PREFIX = "<think>\n"
 """Prefill of the reply with `prompt.think_prefix`: the content of a final assistant message."""
 
-_DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
-_TOLERANCES = {"fp32": 1e-4, "fp16": 1e-2, "bf16": 1e-2}
+_DTYPES = {"task": "as in the reference", "fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
+_TOLERANCES = {
+    "task": "0.0001 (float16 and bfloat16: 0.01)",
+    "fp32": "0.0001",
+    "fp16": "0.01",
+    "bf16": "0.01",
+}
 
 
 @attrs.frozen
@@ -223,10 +228,12 @@ class Composer:
         if not self._settings.state_precision:
             return None
         evaluation = self._evaluation.for_task(task)
-        name = task.precision or evaluation.precision
-        atol = _TOLERANCES[name] if evaluation.atol is None else evaluation.atol
-        rtol = _TOLERANCES[name] if evaluation.rtol is None else evaluation.rtol
-        return {"dtype": _DTYPES[name], "atol": f"{atol:g}", "rtol": f"{rtol:g}"}
+        name = evaluation.cast or "task"
+        return {
+            "dtype": _DTYPES[name],
+            "atol": _tolerance(name, evaluation.atol),
+            "rtol": _tolerance(name, evaluation.rtol),
+        }
 
     def _reply_message(self, turn: Turn) -> str:
         with_thinking = self._history.thinking == "kept"
@@ -247,6 +254,13 @@ class Composer:
                 fix="put {{ source }} into a fenced block: {{ fence }}python, a line break, {{ source }}{{ fence }}",
                 see="prompt-template",
             )
+
+
+def _tolerance(precision: str, declared: float | None) -> str:
+    """A tolerance as text: the declared one, or the defaults of the dtypes that outputs may have."""
+    if declared is not None:
+        return f"{declared:g}"
+    return _TOLERANCES[precision]
 
 
 def _turn_values(turn: Turn) -> dict[str, Any]:

@@ -59,8 +59,12 @@ def made(kind: str, path: tuple[str, ...], use: Use, registry: Registry) -> tupl
 
 def contradicting_precision(evaluation: EvaluationSettings) -> Iterator[Contradiction]:
     """A least precision that no evaluation with these settings could measure."""
-    if evaluation.min_precision != "none" and (evaluation.profile, evaluation.precision) != ("strict", "fp32"):
-        message = "errors are compared with float64 only if evaluation.profile is strict and evaluation.precision fp32"
+    is_measured = evaluation.profile == "strict" and evaluation.precision in ("task", "fp32")
+    if evaluation.min_precision != "none" and not is_measured:
+        message = (
+            "errors are compared with float64 only if evaluation.profile is strict "
+            "and evaluation.precision is task or fp32"
+        )
         yield Contradiction(("evaluation", "min_precision"), message, "set it to none, or set the other two")
 
 

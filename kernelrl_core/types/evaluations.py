@@ -42,14 +42,16 @@ class EvaluationSettings:
 
     profile: Literal["strict", "kernelbench"] = "strict"
     """`strict`: magnitude-aware comparison, exact dtype and device; `kernelbench`: that benchmark's own protocol."""
-    precision: Literal["fp32", "fp16", "bf16"] = "fp32"
-    """Dtype of floating-point inputs and parameters."""
+    precision: Literal["task", "fp32", "fp16", "bf16"] = "task"
+    """`task`: inputs, parameters and outputs keep the dtypes that the task writes. Another value: floating-point inputs
+    and parameters are cast to this dtype."""
     trials: int = attrs.field(default=5, validator=attrs.validators.ge(1))
     """Correctness trials, each on fresh inputs. All must pass."""
     atol: float | None = attrs.field(default=None, validator=_at_least_0)
-    """Absolute tolerance. Null: 1e-4 for fp32, 1e-2 for fp16 and bf16."""
+    """Absolute tolerance. Null: by the dtype of the output, 1e-4 for fp32, 1e-2 for fp16 and bf16; by `precision` where
+    that casts."""
     rtol: float | None = attrs.field(default=None, validator=_at_least_0)
-    """Relative tolerance. Null: 1e-4 for fp32, 1e-2 for fp16 and bf16."""
+    """Relative tolerance. Null: as for `atol`."""
     timeout_s: float = attrs.field(default=60.0, validator=attrs.validators.gt(0))
     """Wall-clock limit in seconds, from the start of loading to the last trial."""
     build_timeout_s: float = attrs.field(default=120.0, validator=attrs.validators.gt(0))
@@ -110,10 +112,20 @@ class EvaluationSettings:
     harder inputs of the task's domain; finds shortcuts. `sizes` (all; not in the default): inputs of
     another size."""
     min_precision: Literal["none", "bf16", "tf32", "fp32"] = "none"
-    """Lowest arithmetic precision that is not suspect for `precision: fp32`, estimated from errors against double
+    """Lowest arithmetic precision that is not suspect for a task in fp32, estimated from errors against double
     precision; fp16 is treated as tf32: both have 10 mantissa bits."""
     input_overlay: Literal["none", "signed", "heavy_tailed", "row_scaled", "mixed"] = "none"
     """Multiply floating-point inputs by random signs, log-normal factors, one factor per row, or all three."""
+
+    @property
+    def cast(self) -> Literal["fp32", "fp16", "bf16"] | None:
+        """Precision to which inputs and parameters are cast; None: they keep the dtypes of the task.
+
+        KernelBench casts to fp32 unless a precision is chosen.
+        """
+        if self.precision != "task":
+            return self.precision
+        return "fp32" if self.profile == "kernelbench" else None
 
     def for_task(self, task: Task) -> EvaluationSettings:
         """The settings with the precision, overlay, tolerances and trials of the task and its curriculum stage."""
@@ -337,6 +349,8 @@ class EvaluationFacts:
     A field with its default value was not determined, or there is nothing to report.
     """
 
+    cast: str = ""
+    """Precision to which inputs and parameters were cast, such as `fp16`; empty: they kept the dtypes of the task."""
     phases_s: Mapping[str, float] = attrs.field(factory=dict)
     """Wall time of the judge by phase, builds within it included."""
     builds: tuple[ExtensionBuild, ...] = ()

@@ -99,7 +99,7 @@ def test_every_template_states_the_required_facts(name):
     words = text(composer(PromptSettings(template=name)).messages(TASK))
     assert TASK.reference.rstrip() in words
     assert all(rule.statement in words for rule in RULES)
-    assert "float32" in words
+    assert "as in the reference" in words
     assert "0.0001" in words
     assert "ModelNew" in words
 
@@ -154,7 +154,8 @@ def test_task_precision_overrides_the_recipe():
 def test_prompt_states_tolerance_and_trials_of_the_stage():
     easy = attrs.evolve(TASK, settings=TaskSettings(atol=0.125, trials=2))
     words = text(composer(PromptSettings(template="kernelbench")).messages(easy))
-    assert "absolute tolerance of 0.125 and a relative tolerance of 0.0001, in 2 trials" in words
+    assert "absolute tolerance of 0.125 and" in words
+    assert "relative tolerance of 0.0001 (float16 and bfloat16: 0.01), in 2 trials" in words
 
 
 def test_precision_is_optional_and_tolerances_are_configurable():

@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any
 
+import attrs
 import pytest
 
 from kernelrl_core.types import Evaluation, EvaluationRequest, EvaluationSettings, Outcome, sha256_text
@@ -28,7 +29,7 @@ class Machine:
         self.work: dict[str, Work] = {}
         """Function that is called during the evaluation of a candidate, by its source."""
         self.evaluated: defaultdict[str, list[str]] = defaultdict(list)
-        """Sources of the candidates, by GPU."""
+        """Sources of the candidates, by GPU; those of the tasks where a reference runs without a candidate."""
         self.n_running: Counter[str] = Counter()
         """Number of current evaluations, by GPU."""
         self.probes: Counter[str] = Counter()
@@ -67,6 +68,9 @@ class Judge:
         finally:
             self.machine.n_running[self.gpu] -= 1
             self.busy = False
+
+    async def run_reference(self, request: EvaluationRequest, runner: str) -> None:
+        await self.evaluate(attrs.evolve(request, source=request.task_source), runner, lambda: None, alone=True)
 
     async def probe(self) -> str | None:
         assert not self.busy

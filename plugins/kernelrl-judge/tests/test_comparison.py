@@ -22,10 +22,24 @@ KERNELBENCH = Tolerance(1e-4, 1e-4, strict=False)
         ("fp32", "strict", Tolerance(1e-4, 1e-4, True)),
         ("fp16", "kernelbench", Tolerance(1e-2, 1e-2, False)),
         ("bf16", "strict", Tolerance(1e-2, 1e-2, True)),
+        ("task", "strict", Tolerance(None, None, True)),
+        ("task", "kernelbench", Tolerance(1e-4, 1e-4, False)),
     ],
 )
 def test_the_tolerance_follows_precision_and_profile(precision: str, profile: str, expected: Tolerance) -> None:
     assert tolerance(EvaluationSettings(precision=precision, profile=profile)) == expected  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("dtype", "allowed", "refused"), [(torch.float32, 1e-4, 4e-4), (torch.float16, 1e-2, 4e-2)])
+def test_without_a_cast_the_tolerance_follows_the_dtype_of_each_output(
+    dtype: torch.dtype, allowed: float, refused: float
+) -> None:
+    limit = tolerance(EvaluationSettings())
+    expected = torch.ones(64, dtype=dtype)
+    assert compare_values((expected, expected), (expected, expected + allowed), limit) is None
+    found = compare_values((expected, expected), (expected, expected + refused), limit)
+    assert found is not None
+    assert found.output == "[1]"
 
 
 def test_an_element_may_be_off_by_both_parts_together() -> None:

@@ -1,4 +1,4 @@
-"""A judge that dies under a candidate: a control kernel shows whether the candidate or the machine is the cause."""
+"""A judge that dies under a candidate: its task without it shows whether candidate, task or machine is the cause."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import attrs
 import pytest
 from lane_machines import Machine, raising, request
 
-from kernelrl_core.errors import InfrastructureError
+from kernelrl_core.errors import InfrastructureError, UsageError
 from kernelrl_core.types import Evaluation, Outcome
 from kernelrl_judge.client.lanes import Lanes
 from kernelrl_judge.client.pool import JudgePool
@@ -18,7 +18,8 @@ from kernelrl_judge.client.worker import JudgeDied
 from kernelrl_judge.device.faults import DeviceFull
 from kernelrl_plugin_triton.backend import TritonBackend
 
-CONTROL = TritonBackend.facts.example.kernel
+TASK = request("killer").task_source
+EXAMPLE = TritonBackend.facts.example.reference
 DIED = JudgeDied("the judge ended with status -9")
 
 
@@ -51,16 +52,33 @@ def test_a_candidate_that_ends_every_judge_has_a_runtime_error_and_no_finding() 
     found = evaluated(machine, "killer")
     assert found.outcome is Outcome.RUNTIME_ERROR
     assert found.findings == ()
-    assert "ended twice" in found.message
+    assert "ended twice with it, and does not without it" in found.message
     # The machine may be part of the cause.
     assert not found.final
-    assert machine.evaluated[""] == ["killer", "killer", CONTROL]
+    assert machine.evaluated[""] == ["killer", "killer", TASK]
 
 
 def test_a_machine_on_which_every_judge_dies_is_an_infrastructure_error() -> None:
     machine = Machine()
-    machine.work["candidate"] = machine.work[CONTROL] = raising(DIED)
-    with pytest.raises(InfrastructureError, match="under any kernel of backend triton"):
+    machine.work["candidate"] = machine.work[TASK] = machine.work[EXAMPLE] = raising(DIED)
+    with pytest.raises(InfrastructureError, match="judges fail without any kernel"):
+        evaluated(machine, "candidate")
+    assert machine.evaluated[""] == ["candidate", "candidate", TASK, EXAMPLE]
+
+
+def test_a_task_that_ends_every_judge_by_itself_is_an_error_of_the_task() -> None:
+    machine = Machine()
+    machine.work["candidate"] = machine.work[TASK] = raising(DIED)
+    with pytest.raises(UsageError, match="task task: its reference ends the process that runs it") as raised:
+        evaluated(machine, "candidate")
+    assert str(DIED) in raised.value.message
+
+
+def test_a_task_that_cannot_be_used_is_an_error_of_the_task() -> None:
+    machine = Machine()
+    machine.work["candidate"] = raising(DIED)
+    machine.work[TASK] = raising(UsageError("task task: Model(...) failed"))
+    with pytest.raises(UsageError, match=r"Model\(...\) failed"):
         evaluated(machine, "candidate")
 
 

@@ -139,6 +139,41 @@ def test_parameters_of_other_names_are_matched_by_their_values(evaluations: Eval
     assert evaluation.facts.parameters == "matched by values and shape"
 
 
+HALF = """\
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.rand(64).half() + 0.5)
+
+    def forward(self, x):
+        if x.dtype is not torch.float16 or self.weight.dtype is not torch.float16:
+            raise TypeError(f"float16 expected, got {x.dtype} and {self.weight.dtype}")
+        return (x.float() * self.weight.float()).half()
+
+
+def get_inputs():
+    return [torch.randn(16, 64, dtype=torch.float16)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_a_task_keeps_the_dtypes_that_it_writes(evaluations: Evaluations) -> None:
+    evaluation = evaluations.evaluate(candidate(HALF), HALF)
+    assert (evaluation.outcome, evaluation.facts.cast) == (Outcome.CORRECT, ""), evaluation.message
+
+
+def test_a_cast_changes_the_dtypes_and_is_reported(evaluations: Evaluations) -> None:
+    evaluation = evaluations.evaluate(candidate(PLAIN), PLAIN, precision="fp16")
+    assert (evaluation.outcome, evaluation.facts.cast) == (Outcome.CORRECT, "fp16")
+
+
 @pytest.mark.parametrize("precision", ["fp16", "bf16"])
 def test_half_precisions_have_their_tolerance(evaluations: Evaluations, precision: str) -> None:
     assert evaluations.evaluate(candidate(PLAIN), PLAIN, precision=precision).outcome is Outcome.CORRECT

@@ -13,7 +13,7 @@ from kernelrl_judge.protocol import frames
 from kernelrl_judge.protocol.failures import Failure, Phase, decode_failure, encode_failure
 from kernelrl_judge.protocol.frames import FrameKind, ProtocolError
 from kernelrl_judge.protocol.orders import AttachOrder, LoadOrder, Order, RecordOrder, WindowOrder
-from kernelrl_judge.protocol.values import DTYPES, TensorLeaf, decode_tree, encode_tree
+from kernelrl_judge.protocol.values import DTYPES, ObjectLeaf, TensorLeaf, decode_tree, encode_tree
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 leaves = st.builds(
@@ -23,11 +23,16 @@ leaves = st.builds(
     device=st.sampled_from(["cpu", "cuda"]),
     offset=st.integers(-1, 2**40),
 ) | st.just(TensorLeaf("bool", (2, 3), "cuda", 7, (0, 5)))
+keys = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | texts | st.tuples(texts, st.integers(0, 9))
 scalars = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False) | texts | leaves
 trees = st.recursive(
     scalars,
     lambda inner: (
-        st.lists(inner, max_size=4) | st.lists(inner, max_size=4).map(tuple) | st.dictionaries(texts, inner, max_size=4)
+        st.lists(inner, max_size=4)
+        | st.lists(inner, max_size=4).map(tuple)
+        | st.dictionaries(texts, inner, max_size=4)
+        | st.dictionaries(keys, inner, max_size=4)
+        | st.builds(ObjectLeaf, st.sampled_from(["device", "namespace", "named_tuple"]), inner)
     ),
     max_leaves=20,
 )
@@ -104,7 +109,10 @@ def test_deep_nesting_is_refused_on_both_sides() -> None:
         b'{"tensor":["float32",[4,4],"cpu",0,[1]]}',
         b'{"tensor":["object",[4],"cpu",0,null]}',
         b'{"tuple":3}',
-        b"[" + b"0," * 5000 + b"0]",
+        b"[" + b"0," * 70_000 + b"0]",
+        b'{"pairs":[[[1],2]]}',
+        b'{"pairs":[[1]]}',
+        b'{"object":["function",3]}',
     ],
 )
 def test_a_malformed_value_is_refused(body: bytes) -> None:

@@ -25,6 +25,9 @@ class Limits:
     """Smallest root mean square of an output that scales the absolute tolerance."""
     conditioned_share: float = 0.5
     """Largest share of the tolerance by which the reference may differ from double precision on harder inputs."""
+    open_share: float = 0.01
+    """Largest share of an output that may depend on the last bit of the inputs; beyond it the output is compared as it
+    is."""
     explained_by_ten_bits: float = 0.5
     """Largest share of an error that remains where factors of ten bits (TF32) explain it."""
     # `replay`

@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TypeVar
 
 import attrs
 
@@ -20,6 +21,8 @@ from kernelrl_judge.device.faults import DeviceFault, DeviceFull
 __all__ = ["Lanes"]
 
 logger = logging.getLogger(__name__)
+
+_Result = TypeVar("_Result")
 
 _TASKS_TO_QUARANTINE = 3
 """Number of tasks in a row that must fail on a GPU that passes its probes."""
@@ -117,6 +120,22 @@ class Lanes:
             InfrastructureError: the device failed, or every GPU is in quarantine.
             UsageError, MissingPrerequisite: see `JudgeWorker.evaluate`.
         """
+
+        def work(lane: _Lane) -> Awaitable[Evaluation]:
+            return lane.worker.evaluate(request, runner, lambda: self._replace(lane), alone=alone)
+
+        return await self._done(work, request.task_sha256, alone=alone)
+
+    async def run_reference(self, request: EvaluationRequest, runner: str) -> None:
+        """Run the reference of a request without its candidate, by a fresh judge while all other lanes are empty.
+
+        Raises:
+            What `evaluate` raises.
+        """
+        await self._done(lambda lane: lane.worker.run_reference(request, runner), request.task_sha256, alone=True)
+
+    async def _done(self, work: Callable[[_Lane], Awaitable[_Result]], task_sha256: str, *, alone: bool) -> _Result:
+        """The result of work of a judge; see `evaluate`."""
         lane = await self._take(alone)
         device = lane.device
         try:
@@ -124,12 +143,12 @@ class Lanes:
                 # Idle judges keep memory of a GPU: a context, and a share for their next candidates.
                 others = device.idle if device.name is not None else []
                 await asyncio.gather(*(judge.aclose() for judge in (lane.worker, *others)))
-            evaluation = await lane.worker.evaluate(request, runner, lambda: self._replace(lane), alone=alone)
+            result = await work(lane)
             self._trust(device)
-            return evaluation
+            return result
         except DeviceFault as fault:
             if not isinstance(fault, DeviceFull):
-                device.failed_tasks.add(request.task_sha256)
+                device.failed_tasks.add(task_sha256)
                 self._suspect(device, str(fault))
             raise
         except JudgeDied as death:

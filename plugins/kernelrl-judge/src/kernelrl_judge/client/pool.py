@@ -11,7 +11,7 @@ import attrs
 
 from kernelrl_core.api.components import Use, registry
 from kernelrl_core.api.config import visible_gpus
-from kernelrl_core.api.errors import InfrastructureError, MissingPrerequisite
+from kernelrl_core.api.errors import InfrastructureError, MissingPrerequisite, UsageError
 from kernelrl_core.api.evaluators import (
     Evaluation,
     EvaluationRequest,
@@ -43,8 +43,9 @@ class JudgePool(Evaluator):
     the candidate again while all other lanes are empty.
 
     If the memory does not suffice then either, the outcome is `out_of_memory`. If the judge dies again and the GPU
-    passes its probe, a fresh judge evaluates a control, the backend's example kernel. If that succeeds, the candidate
-    ended the judges, and the outcome is `runtime_error`.
+    passes its probe, a fresh judge runs the task's reference without the candidate. If it succeeds, the candidate ended
+    the judges, and the outcome is `runtime_error`. Otherwise the task cannot be used, unless the reference of the
+    backend's example ends a judge, too.
 
     Args:
         workers: number of candidates evaluated concurrently on the CPU; None: one per core.
@@ -109,42 +110,41 @@ class JudgePool(Evaluator):
                 return Evaluation(Outcome.OUT_OF_MEMORY, message, full.message, final=False)
             except JudgeDied as second:
                 evidence = f"{first.message}; {second.message}"
-                await self._evaluate_control(request, target, lanes, evidence)
-                message = "The process that evaluates the kernel ended twice with it, and does not with other kernels."
+                await self._run_without_candidate(request, target, lanes, evidence)
+                message = "The process that evaluates the kernel ended twice with it, and does not without it."
                 return Evaluation(Outcome.RUNTIME_ERROR, message, evidence, final=False)
 
-    async def _evaluate_control(self, request: EvaluationRequest, target: str, lanes: Lanes, evidence: str) -> None:
-        """Evaluate the example kernel of a backend under the settings of a candidate.
+    async def _run_without_candidate(
+        self, request: EvaluationRequest, target: str, lanes: Lanes, evidence: str
+    ) -> None:
+        """Run the reference of a candidate with which judges died.
 
         Args:
-            evidence: messages of the deaths of the candidate's judges.
+            evidence: messages of the deaths.
 
         Raises:
-            InfrastructureError: the judge cannot evaluate the example kernel either.
+            UsageError: the task alone ends the judge, or it cannot be used.
+            InfrastructureError: the reference of the backend's example ends the judge, too.
         """
-        example = registry().make("backends", Use(request.backend)).facts.example
-        control = attrs.evolve(
-            request,
-            task_id="control",
-            task_source=example.reference,
-            task_sha256=sha256_text(example.reference),
-            source=example.kernel,
-            source_sha256=sha256_text(example.kernel),
-            kernels=(),
-            kernels_complete=False,
-            suspect_rules=(),
-        )
         try:
-            found = await lanes.evaluate(control, target, alone=True)
-            if found.outcome is Outcome.CORRECT or found.checked:
-                return
-            failure = f"{found.outcome.value}: {found.message}"
+            await lanes.run_reference(request, target)
+            return
         except JudgeDied as death:
-            failure = death.message
-        raise InfrastructureError(
-            f"judges fail under any kernel of backend {request.backend}: {evidence}; its example kernel: {failure}",
-            fix="look above for what the judge printed; kernelrl doctor",
-            see="judge",
+            of_task = death.message
+        example = registry().make("backends", Use(request.backend)).facts.example.reference
+        trivial = attrs.evolve(request, task_id="example", task_source=example, task_sha256=sha256_text(example))
+        try:
+            await lanes.run_reference(trivial, target)
+        except (JudgeDied, UsageError) as failure:
+            raise InfrastructureError(
+                f"judges fail without any kernel: {evidence}; with the example of backend {request.backend}: "
+                f"{failure.message}",
+                fix="look above for what the judge printed; kernelrl doctor",
+                see="judge",
+            ) from None
+        raise UsageError(
+            f"task {request.task_id}: its reference ends the process that runs it, without any kernel: {of_task}",
+            fix="call Model with get_inputs() in a Python program of your own, and look above for what it printed",
         )
 
     async def expect(self, backend: str) -> None:

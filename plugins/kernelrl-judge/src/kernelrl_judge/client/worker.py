@@ -68,13 +68,29 @@ class JudgeWorker:
             UsageError: the task cannot be used.
             MissingPrerequisite: this machine lacks a requirement of the request.
         """
+        message = {"request": to_json(request), "runner": runner, "alone": alone, "reference_only": False}
+        reply = await self._replied(message, request.settings, slow)
+        return from_json(Evaluation, reply["evaluation"])
+
+    async def run_reference(self, request: EvaluationRequest, runner: str) -> None:
+        """Run everything that an evaluation of a request runs in the judge, without its candidate.
+
+        Raises:
+            What `evaluate` raises, if the reference fails or a process of the judge does.
+        """
+        message = {"request": to_json(request), "runner": runner, "alone": True, "reference_only": True}
+        await self._replied(message, request.settings)
+
+    async def _replied(
+        self, message: Mapping[str, Any], settings: EvaluationSettings, slow: Callable[[], None] = lambda: None
+    ) -> _Reply:
+        """The reply to a request, if it is a result."""
         process = await self._started()
-        message = {"request": to_json(request), "runner": runner, "alone": alone}
         # In its own task, because the reply must be read completely even if the call is cancelled.
         reading = asyncio.create_task(self._evaluation(process, slow))
         try:
             await self._send(process, message)
-            reply = await asyncio.wait_for(asyncio.shield(reading), _limit_s(request.settings))
+            reply = await asyncio.wait_for(asyncio.shield(reading), _limit_s(settings))
         except TimeoutError:
             reading.cancel()
             await self.aclose()
@@ -97,7 +113,7 @@ class JudgeWorker:
             raise UsageError(reply["task_error"])
         if "missing" in reply:
             raise MissingPrerequisite(reply["missing"], fix=reply["fix"])
-        return from_json(Evaluation, reply["evaluation"])
+        return reply
 
     async def probe(self, device: str = "cuda") -> str | None:
         """Probe the device. The judge is terminated if the device does not pass, or if the judge does not reply.

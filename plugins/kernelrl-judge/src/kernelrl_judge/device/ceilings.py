@@ -27,17 +27,18 @@ class Ceilings:
     bandwidth_gb_s: float
     """Bytes read plus bytes written per second by a large copy, in 10^9 bytes per second."""
     tflops: float
-    """Floating-point operations per second of a large matrix product in the requested precision, in 10^12."""
+    """Floating-point operations per second of a large matrix product in the dtype of the task, in 10^12."""
 
 
-def measured_ceilings(device: str, precision: str, dtype: torch.dtype, cache_dir: Path) -> Ceilings:
+def measured_ceilings(device: str, dtype: torch.dtype, cache_dir: Path) -> Ceilings:
     """The ceilings of a device, from the cache or measured now. The caller holds the device exclusively.
 
     Args:
-        precision: name of `dtype` in the cache.
-        dtype: type of the elements of the matrix product.
+        dtype: type of the elements of the matrix product; float16 is measured in place of narrower ones.
     """
-    key = f"{device_name(device)}-{precision}-torch{torch.__version__}".replace("+", "_")
+    dtype = dtype if dtype.itemsize > 1 else torch.float16
+    name = str(dtype).removeprefix("torch.")
+    key = f"{device_name(device)}-{name}-torch{torch.__version__}".replace("+", "_")
     if device != "cuda":
         key += f"-{cpu_model()}-{torch.get_num_threads()}".replace(" ", "_").replace("/", "_")
     path = cache_dir / "ceilings" / f"{key}.json"

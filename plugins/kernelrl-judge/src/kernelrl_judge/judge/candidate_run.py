@@ -28,11 +28,14 @@ from kernelrl_judge.peer.recordings import CandidateRecordings, NotRecorded, Rep
 from kernelrl_judge.peer.session import RunnerSession
 from kernelrl_judge.probes.ownership import Ownership, measure_ownership
 from kernelrl_judge.probes.stress import StressableCalls, StressResults, run_stress
+from kernelrl_judge.probes.stress_calls import compare_stressed, stress_calls
 from kernelrl_judge.probes.trials import TrialResults
 from kernelrl_judge.protocol.failures import lacks_device_memory
 from kernelrl_judge.protocol.frames import ProtocolError
 from kernelrl_judge.replay.capture import Recorder
 from kernelrl_judge.task.comparison import tolerance
+from kernelrl_judge.task.drawn_parameters import drawn_parameters
+from kernelrl_judge.task.parameter_match import ParameterMatch
 from kernelrl_judge.task.reference import Reference
 from kernelrl_judge.timing.measure import (
     MeasuredWindows,
@@ -45,7 +48,7 @@ from kernelrl_judge.timing.measure import (
 from kernelrl_judge.timing.roofline import count_work
 from kernelrl_judge.timing.statistics import WrongWindow
 
-__all__ = ["Interruption", "KernelsOffFacts", "RunFacts", "run_candidate", "run_with_kernels_off"]
+__all__ = ["Interruption", "KernelsOffFacts", "RunFacts", "run_candidate", "run_reference", "run_with_kernels_off"]
 
 Interruption = CandidateRaised | DeadlinePassed | RunnerEnded | WrongWindow | ReplayFailed | NotRecorded | ProtocolError
 """Exceptions of the candidate's making that end a run."""
@@ -175,6 +178,38 @@ def run_with_kernels_off(plan: EvaluationPlan, loan: Loan) -> KernelsOffFacts:
         return KernelsOffFacts(request, not_tried="the device has no memory left")
     seconds = time.monotonic() - started
     return KernelsOffFacts(request, run, needs_no_computation=trial.needs_no_computation, seconds=seconds)
+
+
+def run_reference(request: EvaluationRequest, plan: EvaluationPlan, loan: Loan) -> None:
+    """Start a runner that gets no candidate, and make the calls of the reference that a run with a candidate makes.
+
+    Raises:
+        TaskError: the task cannot be used.
+        RunnerEnded, DeadlinePassed, ProtocolError: the runner does not start.
+        MissingPrerequisite, Cancelled, ZygoteDied, NotForked and errors of the judge's own device.
+    """
+    settings, device = request.settings, plan.setting.device
+    with RunnerProcess(
+        loan.zygotes.zygote(plan.setting),
+        memory_mib=settings.memory_mib,
+        limit_s=settings.timeout_s,
+        patience_s=patience_s(device, timed=settings.timing),
+        end_s=10.0,
+        cancel_watch=loan.cancel_watch,
+    ) as process:
+        lease = CandidateLease(process, loan.leases, device, loan.report_slow)
+        builds = CandidateBuilds(loan.builds, request, None, loan.cancel_watch.check, False)
+        RunnerSession(process, lease, builds, device).start()
+    if plan.first is CallKind.NONE:
+        return
+    reference = loan.references.get(request, device)
+    trials = [reference.trial(index) for index in range(settings.trials)]
+    drawn_parameters(reference, ParameterMatch()).expected(trials[0].inputs)
+    if plan.has_stress:
+        for call in stress_calls(reference, []):
+            compare_stressed(call, call.expected)
+    if plan.has_timing:
+        count_work(reference)
 
 
 class _CandidateRun:

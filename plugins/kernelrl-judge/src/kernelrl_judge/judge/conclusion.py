@@ -291,6 +291,7 @@ def _facts(
     ownership, stress, timing = run.ownership, run.stress, run.timing
     of_reference = not_recorded is not None and not_recorded.of_reference
     return EvaluationFacts(
+        cast=settings.cast or "",
         phases_s=run.phases_s,
         builds=run.builds,
         parameters=run.parameters,

@@ -6,7 +6,7 @@ import torch
 
 from kernelrl_core.api.evaluators import Evaluation, EvaluationRequest, Severity
 from kernelrl_judge.device.faults import DeviceFull
-from kernelrl_judge.judge.candidate_run import RunFacts, run_candidate, run_with_kernels_off
+from kernelrl_judge.judge.candidate_run import RunFacts, run_candidate, run_reference, run_with_kernels_off
 from kernelrl_judge.judge.conclusion import conclude
 from kernelrl_judge.judge.plan import CallKind, EvaluationPlan, KernelsOff, plan_evaluation
 from kernelrl_judge.judge.resources import Loan, Resources
@@ -14,7 +14,7 @@ from kernelrl_judge.peer.nursery import ZygoteDied
 from kernelrl_judge.peer.recordings import NotRecorded
 from kernelrl_judge.protocol.device_memory import DeviceMemoryError
 
-__all__ = ["evaluate"]
+__all__ = ["evaluate", "run_without_candidate"]
 
 
 def evaluate(request: EvaluationRequest, target: str, resources: Resources, *, alone: bool = False) -> Evaluation:
@@ -43,6 +43,20 @@ def evaluate(request: EvaluationRequest, target: str, resources: Resources, *, a
         if _needs_kernels_off(plan, run, request, not_recorded):
             kernels_off = run_with_kernels_off(plan, loan)
     return conclude(request, plan, run, not_recorded, kernels_off)
+
+
+def run_without_candidate(request: EvaluationRequest, target: str, resources: Resources) -> None:
+    """Run what an evaluation runs in the judge, without its candidate: the sandbox starts, and the reference is called.
+
+    Raises:
+        What `evaluate` raises; `TaskError` if the reference fails.
+    """
+    has_gpu = torch.cuda.is_available()
+    setting = resources.zygotes.setting(target, request.backend_options, has_gpu)
+    plan = plan_evaluation(request, setting, has_gpu=has_gpu)
+    torch.set_num_threads(int(setting.environment["OMP_NUM_THREADS"]))
+    with resources.lent(setting.device, replays=False, alone=True) as loan:
+        run_reference(request, plan, loan)
 
 
 def _run(request: EvaluationRequest, plan: EvaluationPlan, loan: Loan) -> tuple[RunFacts, NotRecorded | None]:

@@ -2,9 +2,10 @@
 
 Started by exec with an environment that holds no secret of the user. It imports torch, forks the nursery, and only then
 reads anything: first its environment, then requests, one at a time, on standard input; it replies on standard output
-(`kernelrl_judge.protocol.wire`). Any message during an evaluation cancels it. A message `slow` may precede the reply. A
-`probe` of the device has the reply `probed`, the reason of a failure or null; each `within_s` before it gives the time
-limit of the next message. The process ends when its standard input does.
+(`kernelrl_judge.protocol.wire`). A request with `reference_only` runs the task without the candidate. Any message
+during an evaluation cancels it. A message `slow` may precede the reply. A `probe` of the device has the reply `probed`,
+the reason of a failure or null; each `within_s` before it gives the time limit of the next message. The process ends
+when its standard input does.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ def _evaluated(message: dict[str, Any], resources: Any) -> dict[str, Any]:
     from kernelrl_core.api.errors import MissingPrerequisite
     from kernelrl_core.api.evaluators import EvaluationRequest, from_json, to_json
     from kernelrl_judge.device.faults import DeviceFault, DeviceFull
-    from kernelrl_judge.judge.evaluate import evaluate
+    from kernelrl_judge.judge.evaluate import evaluate, run_without_candidate
     from kernelrl_judge.peer.cancellation import Cancelled
     from kernelrl_judge.peer.nursery import ZygoteDied
     from kernelrl_judge.protocol.forks import NotForked
@@ -98,6 +99,9 @@ def _evaluated(message: dict[str, Any], resources: Any) -> dict[str, Any]:
 
     try:
         request = from_json(EvaluationRequest, message["request"])
+        if message["reference_only"]:
+            run_without_candidate(request, message["runner"], resources)
+            return {"reference": True}
         evaluation = evaluate(request, message["runner"], resources, alone=message["alone"])
         return {"evaluation": to_json(evaluation)}
     except TaskError as error:
@@ -111,7 +115,7 @@ def _evaluated(message: dict[str, Any], resources: Any) -> dict[str, Any]:
     except (ZygoteDied, BuildCrashed, NotForked) as error:
         return {"died": str(error)}
     except Exception as error:
-        # An error of this program. A fresh judge and a control show whether the candidate alone causes it.
+        # An error of this program. A fresh judge, and one without the candidate, show whether the candidate causes it.
         traceback.print_exc()
         return {"died": f"the judge failed: {type(error).__name__}: {error}"}
 

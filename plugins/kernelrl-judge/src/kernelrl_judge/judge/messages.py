@@ -47,6 +47,7 @@ _PLACES = {
     Phase.CONSTRUCT: "in the constructor of ModelNew",
     Phase.FORWARD: "in ModelNew.forward",
     Phase.EXPORT: "while the outputs were read",
+    Phase.OUTSIDE: "outside of ModelNew, in the process that runs it",
 }
 
 

@@ -22,7 +22,7 @@ from kernelrl_judge.device.facts import kept_bytes
 from kernelrl_judge.protocol.device_memory import Arena
 from kernelrl_judge.protocol.frames import ProtocolError
 from kernelrl_judge.protocol.trees import Laid, distinct, laid_out, lay_out
-from kernelrl_judge.protocol.values import TensorLeaf, leaves_of
+from kernelrl_judge.protocol.values import ObjectLeaf, TensorLeaf, leaves_of
 
 __all__ = ["ArenaExchange", "Arenas", "Exchange", "FileExchange"]
 
@@ -256,7 +256,9 @@ def _collect(expected: Any, described: Any, read: Callable[[TensorLeaf, torch.Te
             raise ProtocolError("an output of the expected size was not delivered")
         return read(described, expected)
     if isinstance(expected, list | tuple):
-        return [_collect(*pair, read) for pair in zip(expected, described, strict=True)]
+        # The last part of a named tuple are its items.
+        items = described.parts[-1] if isinstance(described, ObjectLeaf) else described
+        return [_collect(*pair, read) for pair in zip(expected, items, strict=True)]
     if isinstance(expected, dict):
-        return {str(key): _collect(value, described[str(key)], read) for key, value in expected.items()}
+        return {key: _collect(value, described[key], read) for key, value in expected.items()}
     return described

@@ -108,7 +108,7 @@ class RunnerSession:
             arguments=shared["arguments"],
             keywords=shared["keywords"],
             state=shared["state"],
-            dtype=str(reference.dtype).removeprefix("torch."),
+            dtype="" if reference.cast is None else str(reference.cast).removeprefix("torch."),
             init_seed=reference.init_seed,
         )
         frame = self.channel.order(FrameKind.CONSTRUCT, order.encoded(), reply=FrameKind.READY)

@@ -55,9 +55,7 @@ def is_stored_output(earlier: Any, actual: Any, limit: Tolerance, mismatch: Mism
     """
     if (mismatch.wrong_share or 0.0) < LIMITS.replay_wrong_share:
         return False
-    atol = limit.atol * LIMITS.replay_strictness
-    rtol = limit.rtol * LIMITS.replay_strictness
-    return compare_values(earlier, actual, attrs.evolve(limit, atol=atol, rtol=rtol)) is None
+    return compare_values(earlier, actual, attrs.evolve(limit, factor=LIMITS.replay_strictness)) is None
 
 
 @attrs.frozen

@@ -51,7 +51,7 @@ def harder(values: list[Any], domains: list[Domain], family: str, variant: int =
         if not tensor.numel():
             return tensor
         match domain.kind:
-            case "numbers":
+            case "numbers" if tensor.element_size() > 1:
                 found = _numbers(tensor, domain, family, variant, before)
                 inside = (found >= domain.low) & (found <= domain.high)
                 found = torch.where(inside | ~torch.isfinite(found), found, tensor).to(tensor.dtype)
@@ -61,7 +61,7 @@ def harder(values: list[Any], domains: list[Domain], family: str, variant: int =
                 found = _truth(tensor, empty=variant < 2) if family == "ties" else tensor
             case _:
                 found = tensor
-        changes |= not torch.equal(found, tensor)
+        changes |= found is not tensor and not torch.equal(found, tensor)
         return laid_out_as(found, tensor)
 
     found = [mapped(value, change) for value in values]
@@ -116,7 +116,9 @@ def _scaled(tensor: torch.Tensor, low: float, high: float, *, negative: bool) ->
     if negative:
         return -scaled.abs()
     found = torch.where(torch.rand_like(scaled, dtype=torch.float32) < 0.5, scaled, -scaled)
-    quarter = tensor.shape[0] // 4 if tensor.dim() > 1 else 0
+    if tensor.dim() < 2:
+        return found
+    quarter = tensor.shape[0] // 4
     found[:quarter] = -scaled[:quarter].abs()
     found[quarter : 2 * quarter] = scaled[quarter : 2 * quarter].abs()
     return found

@@ -6,6 +6,7 @@ import time
 from typing import Literal, Protocol
 
 import attrs
+import torch
 
 from kernelrl_core.api.evaluators import EvaluationSettings, Mismatch
 from kernelrl_judge.limits import LIMITS
@@ -54,6 +55,8 @@ class StressResults:
     """None if no call failed."""
     error_ratio: float | None = None
     """Largest error of the candidate divided by that of the reference, over the calls that it passed."""
+    is_fp32: bool = False
+    """Whether the task computes in fp32, the only dtype for which `min_precision` is defined."""
     undecided_family: str = ""
     """Family that needs more device memory than the reference leaves; empty: none."""
 
@@ -71,7 +74,7 @@ class StressResults:
     def is_imprecise(self, settings: EvaluationSettings) -> bool:
         """Whether errors are larger than `min_precision` explains."""
         limit = LIMITS.error_ratio.get(settings.min_precision)
-        if limit is None or settings.precision != "fp32" or self.failure is not None:
+        if limit is None or not self.is_fp32 or self.failure is not None:
             return False
         return self.error_ratio is not None and self.error_ratio > limit
 
@@ -114,4 +117,5 @@ def run_stress(session: RunnerSession, calls: StressableCalls, reference: Refere
         failure = StressFailure(family, raised)
     except (DeadlinePassed, RunnerEnded) as ending:
         failure = StressFailure(family, ending)
-    return StressResults(n_calls, tuple(inapplicable), failure, max(ratios, default=None))
+    is_fp32 = reference.dtype is torch.float32
+    return StressResults(n_calls, tuple(inapplicable), failure, max(ratios, default=None), is_fp32)

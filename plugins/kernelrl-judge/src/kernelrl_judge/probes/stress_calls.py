@@ -258,7 +258,9 @@ def _call(
     pairs = leaves(*map(reals, (exact, own, own)))
     error = max((largest_error(one, other) for _, one, other, _ in pairs if isinstance(one, torch.Tensor)), default=0.0)
     if len(doubles) == len(tensors(expected)) and doubles and _is_double_exact(doubles, error):
-        limit = attrs.evolve(limit, atol=min(limit.atol, _DOUBLE_TOLERANCE), rtol=min(limit.rtol, _DOUBLE_TOLERANCE))
+        atol = min(limit.atol_of(torch.float64), _DOUBLE_TOLERANCE)
+        rtol = min(limit.rtol_of(torch.float64), _DOUBLE_TOLERANCE)
+        limit = attrs.evolve(limit, atol=atol, rtol=rtol)
     own_error = max(error, _half_precision_rounding(reference.dtype, exact))
     limit = attrs.evolve(limit, own_error=LIMITS.more_errors_in_stress * own_error)
     return StressCall(family, inputs, expected, exact, limit, error)
@@ -266,8 +268,7 @@ def _call(
 
 def _conditioned_limit(limit: Tolerance) -> Tolerance:
     """Tolerance that a well-conditioned reference itself meets."""
-    share = LIMITS.conditioned_share
-    return attrs.evolve(limit, atol=share * limit.atol, rtol=share * limit.rtol)
+    return attrs.evolve(limit, factor=LIMITS.conditioned_share)
 
 
 def _is_double_exact(doubles: list[torch.Tensor], error: float) -> bool:

@@ -39,6 +39,8 @@ class Phase(IntEnum):
     CONSTRUCT = 2
     FORWARD = 3
     EXPORT = 4
+    OUTSIDE = 5
+    """Outside of the candidate's functions, for example while its inputs were copied."""
 
 
 @attrs.frozen

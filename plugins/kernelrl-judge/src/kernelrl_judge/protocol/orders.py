@@ -81,7 +81,7 @@ class ConstructOrder(Order):
     state: Mapping[str, Any]
     """Trees of the parameters and buffers of the reference, by name."""
     dtype: str
-    """Name of the floating-point type of the reference, such as `float32`."""
+    """Name of the type to which floating-point parameters are cast, such as `float32`; empty: they stay."""
     init_seed: int
     """Seed of the random numbers of the constructor."""
 

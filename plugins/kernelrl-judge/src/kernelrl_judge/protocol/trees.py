@@ -11,13 +11,15 @@ from typing import Any
 import attrs
 import torch
 
-from kernelrl_judge.protocol.values import TensorLeaf
+from kernelrl_judge.protocol.plain_values import plain, sequence_as
+from kernelrl_judge.protocol.values import ObjectLeaf, TensorLeaf, encode_tree
 
 __all__ = [
     "ALIGNMENT",
     "Laid",
     "aligned",
     "cloned",
+    "decoded",
     "distinct",
     "laid_out",
     "laid_out_as",
@@ -25,6 +27,8 @@ __all__ = [
     "leaves",
     "leaves_bytes",
     "mapped",
+    "message_bytes",
+    "ordered_as",
     "places",
     "real",
     "reals",
@@ -81,7 +85,7 @@ class Laid:
     """Places of the tensors of a value, one after the other."""
 
     tree: Any
-    """The value with a `TensorLeaf` for each tensor."""
+    """The plain form of the value with a `TensorLeaf` for each tensor."""
     end: int
     """Offset after the last tensor, in bytes."""
     chunks: list[tuple[TensorLeaf, torch.Tensor]]
@@ -93,6 +97,9 @@ def lay_out(values: Any, device: str, end: int = 0, *, strided: bool = True) -> 
 
     Args:
         strided: keep the strides and the alignment of tensors.
+
+    Raises:
+        kernelrl_judge.protocol.plain_values.NotCarried: the protocol cannot carry a value.
     """
     chunks: list[tuple[TensorLeaf, torch.Tensor]] = []
 
@@ -110,7 +117,7 @@ def lay_out(values: Any, device: str, end: int = 0, *, strided: bool = True) -> 
         end = aligned(offset + leaf.span * width)
         return leaf
 
-    return Laid(mapped(values, place, key=str), end, chunks)
+    return Laid(mapped(plain(values), place), end, chunks)
 
 
 def places(expected: Any, copies: int, device: str) -> tuple[list[Any], int]:
@@ -124,25 +131,41 @@ def leaves_bytes(value: Any) -> int:
     return lay_out(value, "cpu", strided=False).end
 
 
-def mapped(value: Any, function: Callable[[torch.Tensor], Any], *, key: Callable[[Any], Any] = lambda key: key) -> Any:
-    """The value with a function applied to each tensor. A named tuple becomes a tuple.
+def message_bytes(value: Any) -> int:
+    """Number of bytes of the message that describes a value."""
+    return len(encode_tree(lay_out(value, "cpu", strided=False).tree))
 
-    Args:
-        key: applied to the keys of dicts.
-    """
+
+def mapped(value: Any, function: Callable[[torch.Tensor], Any]) -> Any:
+    """The value with a function applied to each tensor. Dicts and sequences of other classes become plain ones."""
     if isinstance(value, torch.Tensor):
         return function(value)
     if isinstance(value, list | tuple):
-        items = [mapped(item, function, key=key) for item in value]
-        return items if isinstance(value, list) else tuple(items)
+        return sequence_as(value, [mapped(item, function) for item in value])
     if isinstance(value, dict):
-        return {key(name): mapped(item, function, key=key) for name, item in value.items()}
+        return {key: mapped(item, function) for key, item in value.items()}
+    if isinstance(value, ObjectLeaf):
+        return ObjectLeaf(value.kind, mapped(value.parts, function))
+    return value
+
+
+def ordered_as(value: Any, like: Any) -> Any:
+    """The value with the keys of its dicts in the order of those of another value, where both have the same keys."""
+    if type(value) in (list, tuple) and isinstance(like, list | tuple) and len(value) == len(like):
+        return type(value)(map(ordered_as, value, like))
+    if type(value) is dict and isinstance(like, dict) and value.keys() == like.keys():
+        return {key: ordered_as(value[key], like[key]) for key in like}
     return value
 
 
 def reals(value: Any) -> Any:
-    """The value with two real numbers for each complex number."""
-    return mapped(value, real)
+    """The value with two real numbers for each complex number, and with wider numbers for float8."""
+    return mapped(value, lambda tensor: decoded(real(tensor)))
+
+
+def decoded(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor in single precision if its dtype is a float8 kind, with which torch does not compute."""
+    return tensor.float() if tensor.is_floating_point() and tensor.element_size() == 1 else tensor
 
 
 def real(tensor: torch.Tensor) -> torch.Tensor:
@@ -161,18 +184,14 @@ def total_bytes(value: Any) -> int:
 
 
 def leaves(*values: Any, path: str = "") -> Iterator[tuple[Any, ...]]:
-    """Tuples of a path and the leaves at that path in several values of one structure.
-
-    In all values but the first, keys may be replaced by their texts.
-    """
+    """Tuples of a path and the leaves at that path in several values of one structure."""
     first = values[0]
     if isinstance(first, list | tuple):
         for index, items in enumerate(zip(*values, strict=True)):
             yield from leaves(*items, path=f"{path}[{index}]")
     elif isinstance(first, dict):
         for key in first:
-            at_key = [value[key] if key in value else value[str(key)] for value in values]
-            yield from leaves(*at_key, path=f"{path}[{key!r}]")
+            yield from leaves(*[value[key] for value in values], path=f"{path}[{key!r}]")
     else:
         yield path, *values
 

@@ -11,23 +11,45 @@ import attrs
 
 from kernelrl_judge.protocol.frames import MAX_BODY_BYTES, ProtocolError
 
-__all__ = ["DTYPES", "TensorLeaf", "decode_tree", "encode_tree", "leaves_of"]
+__all__ = ["DTYPES", "MAX_TEXT_BYTES", "ObjectLeaf", "TensorLeaf", "decode_tree", "encode_tree", "leaves_of"]
 
-_MAX_DEPTH = 16
-_MAX_NODES = 4096
+_MAX_DEPTH = 32
+_MAX_NODES = 1 << 16
 _MAX_DIMENSIONS = 64
-_MAX_TEXT_BYTES = 48 * 1024
+MAX_TEXT_BYTES = 48 * 1024
+"""Longer texts are shortened."""
+_OBJECT_KINDS = (
+    "complex",
+    "device",
+    "frozenset",
+    "named_tuple",
+    "namespace",
+    "range",
+    "set",
+    "size",
+    "slice",
+    "torch",
+)
 DTYPES = (
     "bool",
     "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
     "int8",
     "int16",
     "int32",
     "int64",
+    "float8_e4m3fn",
+    "float8_e4m3fnuz",
+    "float8_e5m2",
+    "float8_e5m2fnuz",
+    "float8_e8m0fnu",
     "float16",
     "bfloat16",
     "float32",
     "float64",
+    "complex32",
     "complex64",
     "complex128",
 )
@@ -57,10 +79,22 @@ class TensorLeaf:
         return 1 + sum((size - 1) * stride for size, stride in zip(self.shape, self.strides, strict=True))
 
 
+@attrs.frozen
+class ObjectLeaf:
+    """An object as the values from which it can be built again (`kernelrl_judge.protocol.plain_values`)."""
+
+    kind: str
+    """One of `_OBJECT_KINDS`, such as `device`."""
+    parts: Any
+    """A value tree. Only the parts of a named tuple contain tensors."""
+
+
 def leaves_of(tree: Any) -> Iterator[TensorLeaf]:
-    """The leaves of a tree, in the order of the tree."""
+    """The tensors of a tree, in the order of the tree."""
     if isinstance(tree, TensorLeaf):
         yield tree
+    elif isinstance(tree, ObjectLeaf):
+        yield from leaves_of(tree.parts)
     elif isinstance(tree, list | tuple):
         for item in tree:
             yield from leaves_of(item)
@@ -70,21 +104,31 @@ def leaves_of(tree: Any) -> Iterator[TensorLeaf]:
 
 
 def encode_tree(value: Any) -> bytes:
-    """JSON of None, bool, int, float, str, list, tuple, dict with text keys, and `TensorLeaf`.
+    """JSON of None, bool, int, float, str, list, tuple, dict, `TensorLeaf` and `ObjectLeaf`.
+
+    Keys of dicts are None, numbers, texts, or tuples of them.
 
     Raises:
         TypeError: another type, an integer beyond 64 bits, or a tree too deep or too large.
     """
-    body = json.dumps(_tagged(value, _MAX_DEPTH), separators=(",", ":")).encode()
+    tagged = _tagged(value, _MAX_DEPTH, iter(range(_MAX_NODES)))
+    body = json.dumps(tagged, separators=(",", ":")).encode()
     if len(body) > MAX_BODY_BYTES:
         raise TypeError("the value is too large")
     return body
 
 
-def _tagged(value: Any, depth: int) -> Any:
-    """The value with a tagged object for each type that JSON lacks."""
+def _tagged(value: Any, depth: int, nodes_left: Iterator[int]) -> Any:
+    """The value with a tagged object for each type that JSON lacks.
+
+    Args:
+        depth: of further nesting that is allowed.
+        nodes_left: has an item for each further node that is allowed.
+    """
     if depth < 0:
         raise TypeError("the value is nested too deeply")
+    if next(nodes_left, None) is None:
+        raise TypeError("the value is too large")
     # Exact types: a subclass could have behaviour, which cannot be encoded.
     kind = type(value)
     if value is None or kind in (bool, float):
@@ -96,15 +140,26 @@ def _tagged(value: Any, depth: int) -> Any:
     if kind is str:
         return _text(value)
     if kind in (list, tuple):
-        items = [_tagged(item, depth - 1) for item in value]
+        items = [_tagged(item, depth - 1, nodes_left) for item in value]
         return items if kind is list else {"tuple": items}
     if kind is dict:
-        if not all(type(key) is str for key in value):
-            raise TypeError("only text can be a key")
-        return {"dict": {_text(key): _tagged(item, depth - 1) for key, item in value.items()}}
+        return _tagged_dict(value, depth, nodes_left)
     if kind is TensorLeaf:
+        if value.dtype not in DTYPES or len(value.shape) > _MAX_DIMENSIONS:
+            raise TypeError("an unknown dtype or too many dimensions")
         return {"tensor": [value.dtype, value.shape, value.device, value.offset, value.strides]}
+    if kind is ObjectLeaf:
+        return {"object": [value.kind, _tagged(value.parts, depth - 1, nodes_left)]}
     raise TypeError(f"a value of type {kind.__name__} cannot be encoded")
+
+
+def _tagged_dict(value: dict[Any, Any], depth: int, nodes_left: Iterator[int]) -> dict[str, Any]:
+    if all(type(key) is str for key in value):
+        return {"dict": {_text(key): _tagged(item, depth - 1, nodes_left) for key, item in value.items()}}
+    if not all(map(_is_key, value)):
+        raise TypeError("only None, numbers, texts and tuples of them can be keys")
+    pairs = [[_tagged(part, depth - 1, nodes_left) for part in pair] for pair in value.items()]
+    return {"pairs": pairs}
 
 
 def decode_tree(body: bytes) -> Any:
@@ -121,12 +176,7 @@ def decode_tree(body: bytes) -> Any:
 
 
 def _untagged(tagged: Any, depth: int, nodes_left: Iterator[int]) -> Any:
-    """The value without tags.
-
-    Args:
-        depth: of further nesting that is allowed.
-        nodes_left: has an item for each further node that is allowed.
-    """
+    """The value without tags; the arguments are those of `_tagged`."""
     if depth < 0 or next(nodes_left, None) is None:
         raise ProtocolError("the value is too deep or too large")
     match tagged:
@@ -139,11 +189,30 @@ def _untagged(tagged: Any, depth: int, nodes_left: Iterator[int]) -> Any:
             return found if isinstance(tagged, list) else tuple(found)
         case {"dict": dict(pairs)}:
             return {_text(key): _untagged(item, depth - 1, nodes_left) for key, item in pairs.items()}
+        case {"pairs": [*pairs]}:
+            return dict(_untagged_pair(pair, depth, nodes_left) for pair in pairs)
         case {"tensor": [str(dtype), [*shape], str(device), offset, [*_] | None as strides]}:
             return _leaf(dtype, shape, device, offset, strides)
+        case {"object": [str(kind), parts]} if kind in _OBJECT_KINDS:
+            return ObjectLeaf(kind, _untagged(parts, depth - 1, nodes_left))
         case dict():
             raise ProtocolError("an unknown tag")
     return tagged
+
+
+def _untagged_pair(pair: Any, depth: int, nodes_left: Iterator[int]) -> tuple[Any, Any]:
+    match pair:
+        case [key, item]:
+            found = _untagged(key, depth - 1, nodes_left)
+            if _is_key(found):
+                return found, _untagged(item, depth - 1, nodes_left)
+    raise ProtocolError("a dict with another thing than pairs of a key and a value")
+
+
+def _is_key(key: Any) -> bool:
+    if type(key) is tuple:
+        return all(map(_is_key, key))
+    return key is None or type(key) in (bool, int, float, str)
 
 
 def _leaf(dtype: str, shape: list[Any], device: str, offset: Any, strides: list[Any] | None) -> TensorLeaf:
@@ -162,4 +231,4 @@ def _fits(number: int) -> bool:
 
 def _text(text: str) -> str:
     """A text without characters that UTF-8 cannot encode, shortened to the maximum length."""
-    return text.encode("utf-8", "replace")[:_MAX_TEXT_BYTES].decode("utf-8", "ignore")
+    return text.encode("utf-8", "replace")[:MAX_TEXT_BYTES].decode("utf-8", "ignore")

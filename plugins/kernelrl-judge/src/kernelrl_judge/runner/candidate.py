@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -93,7 +93,9 @@ class Candidate:
         """Construct `ModelNew` and give it the state of the reference."""
         order = ConstructOrder.decoded(frame.body)
         self.inputs.refresh()
-        self.model, match = self.channel.attempt(Phase.CONSTRUCT, lambda: self._constructed(order))
+        arguments = self.inputs.values(order.arguments, "cpu")
+        keywords = self.inputs.values(order.keywords, "cpu")
+        self.model, match = self.channel.attempt(Phase.CONSTRUCT, lambda: self._constructed(order, arguments, keywords))
         self.channel.reply(FrameKind.READY, encode_tree(match))
 
     # --- steps ------------------------------------------------------------------------------------------------------
@@ -147,16 +149,17 @@ class Candidate:
         channel = self.channel
         compile_pauses.install(channel.stream, lambda: channel.order in _COMPILING_ORDERS)
 
-    def _constructed(self, order: ConstructOrder) -> tuple[Any, dict[str, Any]]:
+    def _constructed(
+        self, order: ConstructOrder, arguments: Sequence[Any], keywords: Mapping[str, Any]
+    ) -> tuple[Any, dict[str, Any]]:
         """The model, and a description of how its state matched."""
-        arguments = self.inputs.values(order.arguments, "cpu")
-        keywords = self.inputs.values(order.keywords, "cpu")
         seed(order.init_seed, self.device)
         with torch.no_grad():
             model = self._module_class(*arguments, **keywords)
             if isinstance(model, torch.nn.Module):
                 model = model.to(device=self.device)
-                _cast(model, getattr(torch, order.dtype))
+                if order.dtype:
+                    _cast(model, getattr(torch, order.dtype))
         state = self.inputs.values(order.state, self.device)
         match = self.state.give(model, state)
         # The state is copied from shared memory, which the judge overwrites after the reply.

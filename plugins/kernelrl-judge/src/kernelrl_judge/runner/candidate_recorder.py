@@ -21,7 +21,7 @@ from kernelrl_judge.protocol.device_memory import give_back_spare
 from kernelrl_judge.protocol.failures import Phase, lacks_memory
 from kernelrl_judge.protocol.frames import Frame, FrameKind
 from kernelrl_judge.protocol.orders import RecordOrder
-from kernelrl_judge.protocol.trees import tensors
+from kernelrl_judge.protocol.trees import ordered_as, tensors
 from kernelrl_judge.protocol.values import TensorLeaf, encode_tree, leaves_of
 from kernelrl_judge.replay import nodes
 from kernelrl_judge.replay.capture import Captured, NotCaptured, Recorder, storage_range
@@ -124,7 +124,8 @@ class CandidateRecorder:
             "nodes": _launches(self._recordings[-1], self._ranges_of_inputs(preparation.slots)),
             "state": preparation.state_names,
         }
-        self._channel.reply(FrameKind.RECORDED, encode_tree(facts))
+        body = self._channel.attempt(Phase.EXPORT, lambda: encode_tree(facts))
+        self._channel.reply(FrameKind.RECORDED, body)
         self._serve(recorder)
 
     def _prepare(self, order: RecordOrder, recorder: Recorder) -> _Preparation:
@@ -236,7 +237,7 @@ def _copies(
     Raises:
         _Undescribed: the output cannot be described.
     """
-    output_trees[number], found = _described(output)
+    output_trees[number], found = _described(ordered_as(output, order.outputs[number]))
     wanted = [*leaves_of(order.outputs[number])]
     fits = len(wanted) == len(found) and all(map(_fits, wanted, found))
     return list(zip(preparation.places[number], found, strict=True)) if fits else []

@@ -52,10 +52,10 @@ class ComparedCalls:
                 output = attempt(Phase.FORWARD, lambda: candidate.forward(arguments))
         state = attempt(Phase.EXPORT, lambda: candidate.state.values(order.returned_state, candidate.device))
         others = [arguments if order.returns_inputs else None, state]
-        tree = attempt(Phase.EXPORT, lambda: candidate.exported(output, others))
+        body = attempt(Phase.EXPORT, lambda: encode_tree(candidate.exported(output, others)))
         # While they are kept, the arguments of the next call get other addresses.
         self._kept_arguments = arguments if order.keeps_arguments else None
-        self._channel.reply(FrameKind.RESULT, encode_tree(tree))
+        self._channel.reply(FrameKind.RESULT, body)
         if order.lists_operators:
             self._channel.reply(FrameKind.FACTS, encode_tree(operators))
 

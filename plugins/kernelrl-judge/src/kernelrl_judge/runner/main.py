@@ -39,9 +39,6 @@ _FAILED = 70
 """Exit code of a runner that failed by itself."""
 _COPYING_ORDERS = (FrameKind.CONSTRUCT, FrameKind.CALL, FrameKind.IMPOSE, FrameKind.STAGE, FrameKind.RECORD)
 """Orders that copy values between the judge and the candidate."""
-_PHASES = {FrameKind.LOAD: Phase.LOAD, FrameKind.ATTACH: Phase.CONSTRUCT, FrameKind.CONSTRUCT: Phase.CONSTRUCT}
-"""Phases of orders; those of the others are `FORWARD`."""
-
 _Handler = Callable[[Frame], None]
 
 
@@ -155,7 +152,7 @@ def _serve(candidate: Candidate, originals: TorchOriginals, recorder: CandidateR
             sys.setprofile(None)
             originals.restore()
         # An error outside of the candidate's code is a result of the candidate's actions, or of a lack of memory.
-        phase = _PHASES.get(frame.kind, Phase.FORWARD)
+        phase = Phase.LOAD if frame.kind is FrameKind.LOAD else Phase.OUTSIDE
         try:
             channel.attempt(phase, functools.partial(handlers[frame.kind], frame))
         except FailureReported:

@@ -8,9 +8,12 @@ from typing import Any
 
 import torch
 
+from kernelrl_judge.protocol.trees import decoded
 from kernelrl_judge.runner.kept_tensors import kept_tensors, variables
 
 __all__ = ["ModelState", "named_tensors"]
+
+_LAZY = (torch.nn.parameter.UninitializedParameter, torch.nn.parameter.UninitializedBuffer)
 
 
 class ModelState:
@@ -28,6 +31,7 @@ class ModelState:
             Counts and names of the tensors that matched, for the judge.
         """
         self._model = model
+        _materialise(model, state)
         matched_before = self._matched
         saved_tensors = named_tensors(model, saved=True)
         self._matched = _matched(saved_tensors, state, matched_before)
@@ -79,10 +83,19 @@ def named_tensors(model: Any, *, saved: bool = False) -> dict[str, Any]:
     """
     if not isinstance(model, torch.nn.Module):
         return {}
-    registered = list(_registered(model))
+    registered = [(name, _plain(tensor), kind) for name, tensor, kind in _registered(model)]
     found = [(name, tensor) for name, tensor, kind in registered if kind != "unsaved" or not saved]
     parameters = {name for name, _, kind in registered if kind == "parameter"}
     return dict(sorted(found, key=lambda pair: pair[0] not in parameters))
+
+
+def _materialise(model: Any, state: dict[str, Any]) -> None:
+    """Give lazy parameters and buffers, such as those of `torch.nn.LazyLinear`, the shapes that the state has."""
+    if not isinstance(model, torch.nn.Module):
+        return
+    for name, tensor, _ in _registered(model):
+        if name in state and type(tensor) in _LAZY:
+            tensor.materialize(state[name].shape, state[name].device, state[name].dtype)
 
 
 def _tensors(model: Any, names: Iterable[str]) -> dict[str, Any]:
@@ -100,9 +113,9 @@ def _registered(module: Any, prefix: str = "", above: tuple[int, ...] = ()) -> I
     """
     unsaved = variables(module).get("_non_persistent_buffers_set", ())
     for name, tensor in _entries(module, "_parameters"):
-        yield prefix + name, _plain(tensor), "parameter"
+        yield prefix + name, tensor, "parameter"
     for name, tensor in _entries(module, "_buffers"):
-        yield prefix + name, _plain(tensor), "unsaved" if name in unsaved else "buffer"
+        yield prefix + name, tensor, "unsaved" if name in unsaved else "buffer"
     for name, child in _entries(module, "_modules"):
         if id(child) not in above:
             yield from _registered(child, f"{prefix}{name}.", (*above, id(module)))
@@ -141,7 +154,7 @@ def _matched(own: dict[str, Any], state: dict[str, Any], matched_before: dict[st
         ]
         if name not in matched_before:
             values = wanted.flatten()
-            possible = [other for other in possible if torch.equal(own[other].flatten().to(values.device), values)]
+            possible = [other for other in possible if _equal(own[other].flatten().to(values.device), values)]
         if possible:
             found[name] = possible[0]
             free.remove(possible[0])
@@ -168,7 +181,7 @@ def _matched_outside(
             is_free = other not in found.values() and matched_before.get(name, other) == other
             if not is_free or not _resemble(tensor, wanted):
                 continue
-            if name in matched_before or torch.equal(tensor.flatten(), wanted.flatten().to(tensor.device)):
+            if name in matched_before or _equal(tensor.flatten(), wanted.flatten().to(tensor.device)):
                 found[name] = other
                 break
     used = {*matched.values(), *found.values()}
@@ -202,6 +215,11 @@ def _impose(model: Any, state: dict[str, Any], names: dict[str, str]) -> dict[st
         "names": sorted(targets),
         "own": len(own),
     }
+
+
+def _equal(first: torch.Tensor, second: torch.Tensor) -> bool:
+    """Whether vectors of one dtype and length are equal. torch does not compare float8 kinds."""
+    return torch.equal(decoded(first), decoded(second))
 
 
 def _resemble(own: torch.Tensor, other: torch.Tensor) -> bool:

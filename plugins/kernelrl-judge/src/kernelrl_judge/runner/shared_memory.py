@@ -7,13 +7,15 @@ import math
 import mmap
 import os
 import warnings
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from kernelrl_judge.protocol.plain_values import TUPLE_TYPES, is_exact, plain, rebuilt, sequence_as, tensor_problem
 from kernelrl_judge.protocol.trees import ALIGNMENT, aligned, laid_out
-from kernelrl_judge.protocol.values import DTYPES, TensorLeaf, leaves_of
+from kernelrl_judge.protocol.values import ObjectLeaf, TensorLeaf, leaves_of
 
 if TYPE_CHECKING:
     from kernelrl_judge.protocol.device_memory import Arena
@@ -77,6 +79,8 @@ class SharedInputs:
             return type(tree)(self.values(item, device) for item in tree)
         if isinstance(tree, dict):
             return {key: self.values(item, device) for key, item in tree.items()}
+        if isinstance(tree, ObjectLeaf):
+            return rebuilt(tree.kind, self.values(tree.parts, device))
         return tree
 
     def _tensor(self, leaf: TensorLeaf, device: str) -> torch.Tensor:
@@ -128,7 +132,7 @@ def refilled(old: Any, new: Any) -> Any:
         return old.copy_(new) if can_be_written else new
     if isinstance(new, list | tuple):
         old_items = old if isinstance(old, list | tuple) and len(old) == len(new) else [None] * len(new)
-        return type(new)(refilled(*pair) for pair in zip(old_items, new, strict=True))
+        return sequence_as(new, [refilled(*pair) for pair in zip(old_items, new, strict=True)])
     if isinstance(new, dict):
         old_values = old if isinstance(old, dict) else {}
         return {key: refilled(old_values.get(key), value) for key, value in new.items()}
@@ -212,7 +216,7 @@ class _Writer:
 
 
 def described(value: Any, place: Callable[[torch.Tensor], int]) -> Any:
-    """The tree that describes an output.
+    """The tree that describes an output. Named tuples become tuples.
 
     Args:
         place: called for each tensor; returns its offset.
@@ -225,20 +229,19 @@ def described(value: Any, place: Callable[[torch.Tensor], int]) -> Any:
         return _described_tensor(value, place)
     if type(value) in (list, tuple):
         return type(value)(described(item, place) for item in value)
-    if type(value) is dict:
+    if type(value) in (dict, OrderedDict):
         return {key: described(item, place) for key, item in value.items()}
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
+    if type(value) in TUPLE_TYPES or (isinstance(value, tuple) and hasattr(value, "_fields")):
         return tuple(described(item, place) for item in value)
-    if value is None or type(value) in (bool, int, float, str):
-        return value
+    if is_exact(value):
+        return plain(value, flat=True)
     raise TypeError(f"forward returned a value of type {type(value).__name__}, not a tensor")
 
 
 def _described_tensor(value: torch.Tensor, place: Callable[[torch.Tensor], int]) -> TensorLeaf:
     tensor = value.detach()
+    problem = tensor_problem(tensor)
+    if problem:
+        raise TypeError(f"forward returned {problem}")
     dtype = str(tensor.dtype).removeprefix("torch.")
-    if dtype not in DTYPES:
-        raise TypeError(f"forward returned a tensor of dtype {dtype}")
-    if tensor.layout is not torch.strided:
-        raise TypeError("forward returned a tensor that is not strided")
     return TensorLeaf(dtype, tuple(tensor.shape), tensor.device.type, place(tensor))

@@ -12,6 +12,7 @@ from kernelrl_judge.protocol.device_memory import give_back_spare
 from kernelrl_judge.protocol.failures import Phase
 from kernelrl_judge.protocol.frames import Frame, FrameKind
 from kernelrl_judge.protocol.orders import KernelBenchOrder, StageOrder, WindowOrder
+from kernelrl_judge.protocol.trees import ordered_as
 from kernelrl_judge.protocol.values import decode_tree, encode_tree, leaves_of
 from kernelrl_judge.runner.allocations import fill_fresh_memory, take_at_once
 from kernelrl_judge.runner.candidate import Candidate
@@ -36,6 +37,8 @@ class TimedWindows:
         """Arguments of each call."""
         self._places: list[list[torch.Tensor]] = []
         """Places of the outputs of each call."""
+        self._described: Any = None
+        """Tree of the places of one output."""
         self._events: Events | None = None
         self._collects_garbage = False
         """Whether the candidate had garbage collection enabled at the end of the last window."""
@@ -54,6 +57,7 @@ class TimedWindows:
         self._inputs.refresh()
         order = StageOrder.decoded(frame.body)
         self._places = self._outputs.places(order.outputs)
+        self._described = order.outputs[0] if order.outputs else None
         self._staged = []
         if self._device == "cuda":
             # Trials may have left unused memory. The judge's windows are as long as free memory allows.
@@ -126,7 +130,7 @@ class TimedWindows:
 
         # Each output is exported before the next call, which could otherwise replace it.
         def keep(index: int, output: Any) -> None:
-            attempt(Phase.EXPORT, lambda: copy_outputs(places_of[index], [output]))
+            attempt(Phase.EXPORT, lambda: copy_outputs(places_of[index], [self._ordered(output)]))
 
         return attempt(Phase.FORWARD, lambda: call_window(model, staged, self._device, keep)), None
 
@@ -147,6 +151,10 @@ class TimedWindows:
         """Places of all outputs of the first calls."""
         return [place for places in self._places[:calls] for place in places]
 
+    def _ordered(self, output: Any) -> Any:
+        """An output with the keys of its dicts in the order of the reference's."""
+        return output if type(output) is torch.Tensor else ordered_as(output, self._described)
+
     def _export(self, places: list[torch.Tensor], outputs: list[Any]) -> None:
-        copy_outputs(places, outputs)
+        copy_outputs(places, [self._ordered(output) for output in outputs])
         self._candidate.wait()

@@ -22,11 +22,34 @@ import torch
 
 from kernelrl_core.api.evaluators import EvaluationSettings, Mismatch
 from kernelrl_judge.limits import LIMITS
-from kernelrl_judge.protocol.trees import leaves
-from kernelrl_judge.protocol.values import TensorLeaf
+from kernelrl_judge.protocol.plain_values import plain
+from kernelrl_judge.protocol.trees import decoded, leaves
+from kernelrl_judge.protocol.values import ObjectLeaf, TensorLeaf
 
-__all__ = ["Tolerance", "compare_bytes", "compare_described", "compare_values", "root_mean_square", "tolerance"]
+__all__ = [
+    "DEFAULT_TOLERANCES",
+    "DTYPES",
+    "Tolerance",
+    "compare_bytes",
+    "compare_described",
+    "compare_values",
+    "root_mean_square",
+    "tolerance",
+]
 
+DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+"""Dtype of each value of `EvaluationSettings.cast`."""
+_DEFAULT_TOLERANCE = 1e-4
+DEFAULT_TOLERANCES = {
+    "float16": 1e-2,
+    "bfloat16": 1e-2,
+    "float8_e4m3fn": 2.0**-3,
+    "float8_e4m3fnuz": 2.0**-3,
+    "float8_e5m2": 2.0**-2,
+    "float8_e5m2fnuz": 2.0**-2,
+}
+"""Default of both parts of the tolerance, by dtype; 1e-4 for wider dtypes. For float8: the distance of neighbouring
+values."""
 _MARGIN = 1e-3
 """Share by which the comparison in single precision is stricter; far more than its rounding error."""
 _COMPARED_AT_ONCE = 1 << 26
@@ -40,10 +63,10 @@ _MAX_VALUE_CHARACTERS = 200
 class Tolerance:
     """Largest error of an element."""
 
-    atol: float
-    """Absolute part."""
-    rtol: float
-    """Part relative to the element."""
+    atol: float | None
+    """Absolute part; None: the default of the output's dtype (`DEFAULT_TOLERANCES`)."""
+    rtol: float | None
+    """Part relative to the element; None: the default of the output's dtype."""
     strict: bool
     """True for the profile `strict`, False for `kernelbench`."""
     own_error: float = 0.0
@@ -51,16 +74,31 @@ class Tolerance:
     `Limits.most_loosened` times the sum of the other two parts."""
     scales: Mapping[str, float] = attrs.field(factory=dict)
     """Usual root mean square of an output, by its path. An output that happens to be near zero has this scale."""
+    factor: float = 1.0
+    """Factor of both parts."""
+
+    def atol_of(self, dtype: torch.dtype) -> float:
+        """Absolute part for outputs of a dtype."""
+        return self.factor * (_default(dtype) if self.atol is None else self.atol)
+
+    def rtol_of(self, dtype: torch.dtype) -> float:
+        """Relative part for outputs of a dtype."""
+        return self.factor * (_default(dtype) if self.rtol is None else self.rtol)
 
 
 def tolerance(settings: EvaluationSettings) -> Tolerance:
-    """The tolerance that the settings declare. Default: 1e-4 for fp32, 1e-2 for fp16 and bf16."""
-    default = 1e-4 if settings.precision == "fp32" else 1e-2
+    """The tolerance that the settings declare. Where they declare none, the precision decides to which they cast, or
+    the dtype of each output."""
+    default = None if settings.cast is None else _default(DTYPES[settings.cast])
     return Tolerance(
         atol=default if settings.atol is None else settings.atol,
         rtol=default if settings.rtol is None else settings.rtol,
         strict=settings.profile == "strict",
     )
+
+
+def _default(dtype: torch.dtype) -> float:
+    return DEFAULT_TOLERANCES.get(str(dtype).removeprefix("torch."), _DEFAULT_TOLERANCE)
 
 
 def compare_described(expected: Any, actual: Any, device: str, path: str = "") -> Mismatch | None:
@@ -79,11 +117,12 @@ def compare_described(expected: Any, actual: Any, device: str, path: str = "") -
             return _structure_mismatch(expected, actual, path)
         pairs = [(f"{path}[{index}]", *pair) for index, pair in enumerate(zip(expected, actual, strict=True))]
     elif isinstance(expected, dict):
-        if not isinstance(actual, dict) or list(map(str, expected)) != list(actual):
+        if not isinstance(actual, dict) or expected.keys() != actual.keys():
             return _structure_mismatch(expected, actual, path)
-        pairs = [(f"{path}[{key!r}]", value, actual[str(key)]) for key, value in expected.items()]
+        pairs = [(f"{path}[{key!r}]", value, actual[key]) for key, value in expected.items()]
     else:
-        return None if type(expected) is type(actual) else _structure_mismatch(expected, actual, path)
+        wanted = plain(expected, flat=True)
+        return None if _kind(wanted) == _kind(actual) else _structure_mismatch(wanted, actual, path)
     found = (compare_described(want, got, device, item_path) for item_path, want, got in pairs)
     return next((mismatch for mismatch in found if mismatch is not None), None)
 
@@ -111,15 +150,28 @@ def compare_values(expected: Any, actual: Any, limit: Tolerance) -> Mismatch | N
         found = None
         if isinstance(want, torch.Tensor):
             found = _compare_tensor(want, got, limit, path)
-        elif isinstance(want, float):
-            expected_number = torch.tensor(want, dtype=torch.float64)
-            actual_number = torch.tensor(got, dtype=torch.float64)
-            found = _compare_tensor(expected_number, actual_number, limit, path)
-        elif want != got:
-            found = Mismatch("values", path, repr(want), repr(got)[:_MAX_VALUE_CHARACTERS])
+        else:
+            found = _compare_plain(plain(want, flat=True), plain(got, flat=True), limit, path)
         if found is not None:
             return found
     return None
+
+
+def _compare_plain(expected: Any, actual: Any, limit: Tolerance, path: str) -> Mismatch | None:
+    """Compare values of one kind that are no tensors."""
+    if _kind(expected) in ("float", "complex"):
+        numbers = (value.parts if isinstance(value, ObjectLeaf) else value for value in (expected, actual))
+        want, got = (torch.tensor(number, dtype=torch.float64) for number in numbers)
+        return _compare_tensor(want, got, limit, path)
+    if expected == actual:
+        return None
+    want_text, got_text = (repr(value)[:_MAX_VALUE_CHARACTERS] for value in (expected, actual))
+    return Mismatch("values", path, want_text, got_text)
+
+
+def _kind(value: Any) -> str:
+    """Kind of a plain value that is no tensor."""
+    return value.kind if isinstance(value, ObjectLeaf) else type(value).__name__
 
 
 def compare_bytes(first: Any, second: Any) -> Mismatch | None:
@@ -138,7 +190,9 @@ def _equal_bytes(first: torch.Tensor, second: torch.Tensor) -> bool:
 
 def _compare_tensor(expected: torch.Tensor, actual: torch.Tensor, limit: Tolerance, path: str) -> Mismatch | None:
     actual = actual.to(expected.device)
-    if expected.is_floating_point():
+    atol, rtol = limit.atol_of(actual.dtype), limit.rtol_of(actual.dtype)
+    expected, actual = decoded(expected), decoded(actual)
+    if expected.is_floating_point() or expected.is_complex():
         # The expected output may be in double precision.
         actual = actual.to(torch.promote_types(expected.dtype, actual.dtype))
     if expected.is_complex():
@@ -146,7 +200,8 @@ def _compare_tensor(expected: torch.Tensor, actual: torch.Tensor, limit: Toleran
     expected, actual = expected.reshape(-1), actual.reshape(-1)
     scale = _scale(expected, limit, path)
     parts = zip(torch.split(expected, _COMPARED_AT_ONCE), torch.split(actual, _COMPARED_AT_ONCE), strict=True)
-    found = [(len(want), _compare_block(want, got, limit, scale, path)) for want, got in parts]
+    bounds = _Bounds(limit, atol, rtol, scale)
+    found = [(len(want), _compare_block(want, got, bounds, path)) for want, got in parts]
     wrong = [(count, mismatch) for count, mismatch in found if mismatch is not None]
     if not wrong or len(found) == 1:
         return found[0][1]
@@ -181,16 +236,26 @@ def root_mean_square(tensor: torch.Tensor) -> float:
     return (squares / count) ** 0.5 if count else 1.0
 
 
-def _compare_block(
-    expected: torch.Tensor, actual: torch.Tensor, limit: Tolerance, scale: float, path: str
-) -> Mismatch | None:
+@attrs.frozen
+class _Bounds:
+    """The tolerance for one output."""
+
+    limit: Tolerance
+    atol: float
+    rtol: float
+    scale: float
+    """Factor of the absolute part."""
+
+
+def _compare_block(expected: torch.Tensor, actual: torch.Tensor, bounds: _Bounds, path: str) -> Mismatch | None:
+    limit = bounds.limit
     if not limit.strict:
-        return _compare_as_allclose(expected, actual, limit, path)
+        return _compare_as_allclose(expected, actual, bounds, path)
     if not expected.is_floating_point():
         if torch.equal(expected, actual):
             return None
         return _differences(expected.double(), actual.double(), expected != actual, path)
-    if _surely_close(expected, actual, limit, scale):
+    if _surely_close(expected, actual, bounds):
         return None
     want, got = expected.double(), actual.double()
     finite = torch.isfinite(want)
@@ -198,7 +263,7 @@ def _compare_block(
         wrong = finite != torch.isfinite(got)
         return Mismatch("non_finite", path, wrong_share=float(wrong.double().mean()))
     is_same_infinity = torch.isnan(want) & torch.isnan(got) | (want == got)
-    allowed = limit.atol * scale + limit.rtol * want.abs()
+    allowed = bounds.atol * bounds.scale + bounds.rtol * want.abs()
     if limit.own_error:
         max_own_error = LIMITS.own_errors * limit.own_error
         allowed = torch.maximum(allowed, (LIMITS.most_loosened * allowed).clamp_max(max_own_error))
@@ -209,17 +274,18 @@ def _compare_block(
     return _differences(torch.where(finite, want, 0.0), torch.where(finite, got, 0.0), wrong, path)
 
 
-def _surely_close(expected: torch.Tensor, actual: torch.Tensor, limit: Tolerance, scale: float) -> bool:
+def _surely_close(expected: torch.Tensor, actual: torch.Tensor, bounds: _Bounds) -> bool:
     """Whether outputs are close by a stricter comparison, which costs a fraction of that in double precision."""
     if expected.element_size() < 4:
         expected, actual = expected.float(), actual.float()
     strictness = 1 - _MARGIN
-    close = torch.isclose(actual, expected, rtol=limit.rtol * strictness, atol=limit.atol * scale * strictness)
-    return bool(close.all())
+    rtol = bounds.rtol * strictness
+    atol = bounds.atol * bounds.scale * strictness
+    return bool(torch.isclose(actual, expected, rtol=rtol, atol=atol).all())
 
 
-def _compare_as_allclose(expected: torch.Tensor, actual: torch.Tensor, limit: Tolerance, path: str) -> Mismatch | None:
-    wrong = ~torch.isclose(expected, actual, rtol=limit.rtol, atol=limit.atol)
+def _compare_as_allclose(expected: torch.Tensor, actual: torch.Tensor, bounds: _Bounds, path: str) -> Mismatch | None:
+    wrong = ~torch.isclose(expected, actual, rtol=bounds.rtol, atol=bounds.atol)
     if not bool(wrong.any()):
         return None
     want, got = expected.double(), actual.double()
@@ -243,6 +309,8 @@ def _differences(want: torch.Tensor, got: torch.Tensor, wrong: torch.Tensor, pat
 def _outline(value: Any) -> str:
     if isinstance(value, torch.Tensor | TensorLeaf):
         return "a tensor"
-    if isinstance(value, list | tuple | dict):
+    if isinstance(value, dict):
+        return f"a dict with the keys {repr([*value])[1:-1][:_MAX_VALUE_CHARACTERS]}" if value else "an empty dict"
+    if isinstance(value, list | tuple):
         return f"a {type(value).__name__} of {len(value)}"
-    return "None" if value is None else f"a value of type {type(value).__name__}"
+    return "None" if value is None else f"a value of type {_kind(value)}"

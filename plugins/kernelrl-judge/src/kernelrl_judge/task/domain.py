@@ -198,8 +198,8 @@ def drawn_domains(draw: Callable[[], list[Any]]) -> list[Domain]:
 
 
 def _kind(tensor: torch.Tensor) -> str:
-    """Kind of the values that a dtype holds."""
-    if tensor.is_complex():
+    """Kind of the values that a dtype holds; empty: values of the dtype stay as drawn."""
+    if tensor.is_complex() or (tensor.is_floating_point() and tensor.element_size() == 1):
         return ""
     if tensor.dtype is torch.bool:
         return "truth"

@@ -14,7 +14,7 @@ from collections.abc import Collection
 import torch
 
 from kernelrl_judge.protocol.call import seed
-from kernelrl_judge.protocol.trees import real, tensors
+from kernelrl_judge.protocol.trees import decoded, real, tensors
 from kernelrl_judge.task.comparison import compare_values, tolerance
 from kernelrl_judge.task.parameter_match import ParameterMatch
 from kernelrl_judge.task.reference import LEARNED, Reference
@@ -51,7 +51,7 @@ def drawn_parameters(reference: Reference, match: ParameterMatch) -> Reference:
 
 def _without_effect(reference: Reference, other: Reference, names: Collection[str]) -> set[str]:
     """Names of parameters for which two seeds of the constructor give the same outputs within the tolerance."""
-    found = {name for name in names if torch.equal(other.state[name], reference.state[name])}
+    found = {name for name in names if _equal(other.state[name], reference.state[name])}
     different = sorted(set(names) - found)[:_MAX_TRIED]
     if not different:
         return found
@@ -74,6 +74,8 @@ def _drawable(reference: Reference) -> list[str]:
 
     def is_drawable(name: str, tensor: torch.Tensor) -> bool:
         if not tensor.numel() or not (tensor.is_floating_point() or tensor.is_complex()):
+            return False
+        if tensor.element_size() == 1:
             return False
         first = tensor.reshape(-1)[0]
         return name in parameters or (complex(first) in (0, 1) and bool((tensor == first).all()))
@@ -118,7 +120,7 @@ def _values(before: torch.Tensor) -> torch.Tensor:
 
 def _equal(first: torch.Tensor, second: torch.Tensor) -> bool:
     is_comparable = first.dtype is second.dtype and first.numel() == second.numel()
-    return is_comparable and torch.equal(first.reshape(-1), second.reshape(-1))
+    return is_comparable and torch.equal(decoded(first).reshape(-1), decoded(second).reshape(-1))
 
 
 def _well_conditioned(reference: Reference, state: dict[str, torch.Tensor]) -> Reference | None:

@@ -11,15 +11,25 @@ from typing import Any
 
 import attrs
 import torch
+from torch.nn.parameter import is_lazy
 
 from kernelrl_core.api.evaluators import EvaluationSettings
 from kernelrl_judge.protocol.call import seed
-from kernelrl_judge.protocol.trees import cloned, mapped, tensors, widened
-from kernelrl_judge.task.comparison import compare_bytes
+from kernelrl_judge.protocol.trees import cloned, decoded, mapped, tensors, widened
+from kernelrl_judge.task.comparison import DTYPES, compare_bytes
 from kernelrl_judge.task.domain import Domain, domains
 from kernelrl_judge.task.overlays import overlaid
 from kernelrl_judge.task.parameter_match import ParameterMatch
-from kernelrl_judge.task.source import TaskError, constructor_arguments, fitted_sizes, free_sizes, of_task
+from kernelrl_judge.task.source import (
+    TaskError,
+    constructor_arguments,
+    fitted_sizes,
+    free_sizes,
+    listed_inputs,
+    of_task,
+    plain_output,
+    require_carried,
+)
 
 __all__ = [
     "DTYPES",
@@ -50,8 +60,6 @@ RESIZED = FIRST_TIMED - 32
 WARM = FIRST_TIMED - 128
 """Index of the inputs of the calls before a recording. No other call has these inputs."""
 
-DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
-"""Dtype of each value of `EvaluationSettings.precision`."""
 _MIN_RESIZED = 4
 """Smallest size that `resized_inputs` changes."""
 _COPY_TOLERANCE = 1e-3
@@ -109,6 +117,8 @@ class TaskFacts:
 
     other: Reference | None = None
     """Reference whose constructor drew other parameters."""
+    dtype: torch.dtype | None = None
+    """Dtype of the task (`Reference.dtype`)."""
     returned_inputs: frozenset[int] | None = None
     """Numbers of the input tensors whose memory an output has."""
     mutates_inputs: bool = False
@@ -164,25 +174,28 @@ class Reference:
         self._constructor_name = constructor_name
         self._draws_on_device = device == "cuda" and settings.profile == "strict"
         self.device = device
-        self.dtype = DTYPES[settings.precision]
+        self.cast = DTYPES[settings.cast] if settings.cast is not None else None
+        """Dtype to which floating-point inputs and parameters are cast; None: they keep the task's dtypes."""
         digest = hashlib.sha256(f"kernelrl {constructor_name} {task_id}".encode()).hexdigest()
         self.init_seed = int(digest[:8], 16)
         seed(self.init_seed, device)
         with of_task(task_id, "get_init_inputs()"):
-            given = module.get_init_inputs()
-        self.arguments, self.keywords = constructor_arguments(given)
+            self.arguments, self.keywords = constructor_arguments(module.get_init_inputs())
+        for name, value in (*enumerate(self.arguments, 1), *self.keywords.items()):
+            require_carried(value, task_id, f"get_init_inputs() argument {name}")
+        self.facts = TaskFacts()
         seed(self.init_seed, device)
         with of_task(task_id, "Model(...)"), torch.no_grad():
             model = module.Model(*copy.deepcopy(self.arguments), **copy.deepcopy(self.keywords))
             if not isinstance(model, torch.nn.Module):
                 raise TypeError("Model is not a torch.nn.Module")
             self.model = model.to(device)
-            for tensor in (*self.model.parameters(), *self.model.buffers()):
-                if tensor.is_floating_point():
-                    tensor.data = tensor.data.to(self.dtype)
+            if self.cast is not None:
+                cast_floats(self.model, self.cast)
+        self._materialise()
         parameters = {name for name, _ in self.model.named_parameters()}
         # Parameters come first: those with other names in the candidate are matched by value, in this order.
-        saved = sorted(self.model.state_dict().items(), key=lambda pair: pair[0] not in parameters)
+        saved = sorted(self._saved_tensors(), key=lambda pair: pair[0] not in parameters)
         self.state = {name: tensor.detach().clone() for name, tensor in saved}
         self.unsaved = {
             name: buffer.detach().clone() for name, buffer in self.model.named_buffers() if name not in self.state
@@ -191,7 +204,28 @@ class Reference:
         self.like: Any = None
         """Outputs of the last trial as tensors without memory; None before the first trial. All outputs have this
         structure and these shapes and dtypes."""
-        self.facts = TaskFacts()
+
+    def _materialise(self) -> None:
+        """Give lazy parameters, such as those of `torch.nn.LazyLinear`, their shapes and values by a first call."""
+        if not any(map(is_lazy, (*self.model.parameters(), *self.model.buffers()))):
+            return
+        inputs = self.inputs(LEARNED)
+        seed(self.init_seed, self.device)
+        with of_task(self._task_id, "Model.forward(...)"), torch.no_grad():
+            self.model(*inputs)
+
+    def _saved_tensors(self) -> list[tuple[str, torch.Tensor]]:
+        """Names and tensors of the model's state.
+
+        Raises:
+            TaskError: no candidate can be given one of them.
+        """
+        with of_task(self._task_id, "Model.state_dict()"):
+            saved = dict(self.model.state_dict())
+        found = [(name, value) for name, value in saved.items() if isinstance(value, torch.Tensor)]
+        for name, tensor in found:
+            require_carried(tensor, self._task_id, f"parameter or buffer {name} ")
+        return found
 
     def with_seed(self, seed: str) -> Reference:
         """This reference with the inputs of another seed."""
@@ -267,6 +301,17 @@ class Reference:
         return self.many_inputs(index, 1)[0]
 
     @property
+    def dtype(self) -> torch.dtype:
+        """Dtype of the task: the one to which it is cast, or the narrowest floating-point dtype of its inputs and
+        parameters; fp32 if it has none."""
+        if self.facts.dtype is None:
+            values = [*tensors(self.inputs(LEARNED)), *self.state.values()]
+            floating = [tensor.dtype for tensor in values if tensor.is_floating_point()]
+            narrowest = min(floating, key=lambda dtype: dtype.itemsize, default=torch.float32)
+            self.facts.dtype = self.cast or narrowest
+        return self.facts.dtype
+
+    @property
     def domains(self) -> list[Domain]:
         """Domain of each input tensor.
 
@@ -276,7 +321,7 @@ class Reference:
         if self.facts.domains is None:
             seed(self._number(0, 0), self.device)
             with of_task(self._task_id, "get_inputs()"), torch.device(self.device):
-                self.facts.domains = domains(self._module, self._task_id, self._module.get_inputs)
+                self.facts.domains = domains(self._module, self._task_id, self._drawn_inputs)
         return self.facts.domains
 
     def resized_inputs(self, index: int) -> list[Any] | None:
@@ -301,13 +346,21 @@ class Reference:
         on_device = self._draws_on_device or index >= FIRST_TIMED
         default_device = torch.device(self.device) if on_device else contextlib.nullcontext()
         with of_task(self._task_id, "get_inputs()"), default_device:
-            drawn = [self._module.get_inputs() for _ in range(count)]
+            drawn = [self._drawn_inputs() for _ in range(count)]
             if overlaid_domains is not None:
                 drawn = [overlaid(values, overlay, overlaid_domains) for values in drawn]
         return [[mapped(value, self._on_device) for value in values] for values in drawn]
 
+    def _drawn_inputs(self) -> list[Any]:
+        """Inputs of one call as the task draws them."""
+        drawn = listed_inputs(self._module.get_inputs())
+        for number, value in enumerate(drawn, 1):
+            require_carried(value, self._task_id, f"get_inputs() value {number}")
+        return drawn
+
     def _on_device(self, tensor: torch.Tensor) -> torch.Tensor:
-        return tensor.to(self.device, self.dtype if tensor.is_floating_point() else None)
+        # The memory of a lazily conjugated or negated tensor holds other values.
+        return tensor.resolve_conj().resolve_neg().to(self.device, self.cast if tensor.is_floating_point() else None)
 
     def expected(self, inputs: list[Any], index: int = 0) -> Any:
         """The outputs of the reference for inputs, which it leaves unchanged."""
@@ -330,7 +383,7 @@ class Reference:
         given = cloned(inputs)
         seed(self._number(index, 8), self.device)
         with of_task(self._task_id, "Model.forward(...)"), torch.no_grad():
-            found = self.model(*given)
+            found = plain_output(self.model(*given), self._task_id)
         if is_first_call:
             facts.returned_inputs = _shared_inputs(given, found)
         state: dict[str, torch.Tensor] = {}
@@ -358,9 +411,10 @@ class Reference:
             known[name] = buffer.is_floating_point() or self.device == "cpu"
             with torch.no_grad():
                 if buffer.is_floating_point():
-                    buffer.add_(0.25)
+                    buffer.copy_(decoded(buffer) + 0.25)
                 elif known[name]:
-                    buffer.copy_(~buffer if buffer.dtype is torch.bool else buffer + 1)
+                    # torch adds no unsigned integers.
+                    buffer.copy_(~buffer if buffer.dtype is torch.bool else buffer.long() + 1)
             with contextlib.suppress(TaskError):
                 known[name] = compare_bytes(usual, self.expected(inputs)) is not None
             self.restore()
@@ -420,6 +474,13 @@ class Reference:
         return int.from_bytes(digest[offset : offset + 8], "little")
 
 
+def cast_floats(model: torch.nn.Module, dtype: torch.dtype) -> None:
+    """Cast all floating-point parameters and buffers of a model, in place."""
+    for tensor in (*model.parameters(), *model.buffers()):
+        if tensor.is_floating_point():
+            tensor.data = tensor.data.to(dtype)
+
+
 def _shared_inputs(inputs: list[Any], outputs: Any) -> frozenset[int]:
     """Numbers of the input tensors whose memory an output has."""
     output_memory = {tensor.untyped_storage().data_ptr() for tensor in tensors(outputs) if tensor.numel()}
@@ -430,6 +491,7 @@ def _shared_inputs(inputs: list[Any], outputs: Any) -> frozenset[int]:
 
 def _needs_no_computation(expected: torch.Tensor, inputs: Sequence[torch.Tensor]) -> bool:
     """Whether cleared memory, or a copy of an input, can be right."""
+    expected = decoded(expected)
     first = expected.flatten()[:1]
     if expected.numel() <= 1:
         # Memory is cleared with one of these values.

@@ -16,9 +16,21 @@ from typing import Any
 
 import torch
 
-from kernelrl_judge.protocol.trees import total_bytes
+from kernelrl_judge.protocol.plain_values import NotCarried, plain
+from kernelrl_judge.protocol.trees import leaves, total_bytes
 
-__all__ = ["TaskError", "constructor_arguments", "fit", "fitted_sizes", "free_sizes", "load_reference", "of_task"]
+__all__ = [
+    "TaskError",
+    "constructor_arguments",
+    "fit",
+    "fitted_sizes",
+    "free_sizes",
+    "listed_inputs",
+    "load_reference",
+    "of_task",
+    "plain_output",
+    "require_carried",
+]
 
 _LIMIT_S = 300.0
 """Time limit of each step of a reference: the import of its module, the creation of inputs, a call."""
@@ -117,13 +129,69 @@ def fitted_sizes(module: types.ModuleType) -> dict[str, int]:
 
 
 def constructor_arguments(given: Any) -> tuple[list[Any], dict[str, Any]]:
-    """Arguments and keywords of the constructor from the value that `get_init_inputs` returned."""
+    """Arguments and keywords of the constructor from the value that `get_init_inputs` returned; None: no arguments.
+
+    Raises:
+        TypeError: the value is not a list, tuple or dict.
+    """
+    if given is None:
+        return [], {}
     if isinstance(given, dict):
         return [], given
     is_pair = isinstance(given, list | tuple) and len(given) == 2
     if is_pair and isinstance(given[0], list) and isinstance(given[1], dict):
         return list(given[0]), given[1]
+    if isinstance(given, str):
+        raise TypeError("it returned a text in place of a list")
     return list(given), {}
+
+
+def listed_inputs(given: Any) -> list[Any]:
+    """The inputs of one call from the value that `get_inputs` returned.
+
+    Raises:
+        TypeError: the value is not a list or tuple.
+    """
+    if given is None or isinstance(given, str | dict):
+        raise TypeError(f"it returned a value of type {type(given).__name__} in place of a list")
+    return list(given)
+
+
+def require_carried(value: Any, task_id: str, place: str) -> None:
+    """
+    Args:
+        place: of the value in the task, such as `get_inputs() value 2`.
+
+    Raises:
+        TaskError: no candidate can be given the value.
+    """
+    try:
+        _require_memory(plain(value))
+    except NotCarried as error:
+        raise TaskError(f"task {task_id}: {place}{error.path} is {error.what}: no kernel can be given it") from None
+
+
+def plain_output(output: Any, task_id: str) -> Any:
+    """The output of a reference with plain values in place of objects, as outputs of candidates are described.
+
+    Raises:
+        TaskError: the output contains a value that cannot be compared.
+    """
+    try:
+        found = plain(output, flat=True)
+        _require_memory(found)
+        return found
+    except NotCarried as error:
+        place = f"output {error.path}" if error.path else "the output"
+        raise TaskError(
+            f"task {task_id}: {place} of Model.forward(...) is {error.what}: it cannot be compared"
+        ) from None
+
+
+def _require_memory(value: Any) -> None:
+    for path, leaf in leaves(value):
+        if isinstance(leaf, torch.Tensor) and leaf.device.type == "meta":
+            raise NotCarried(path, "a tensor without memory (device meta)")
 
 
 @contextlib.contextmanager

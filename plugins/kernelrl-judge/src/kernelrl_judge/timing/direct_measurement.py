@@ -32,7 +32,7 @@ from kernelrl_judge.peer.session import RunnerSession
 from kernelrl_judge.probes.direct_trials import is_stored_output
 from kernelrl_judge.protocol.frames import FrameKind
 from kernelrl_judge.protocol.orders import StageOrder, WindowOrder
-from kernelrl_judge.protocol.trees import leaves_bytes, mapped, places, tensors
+from kernelrl_judge.protocol.trees import leaves_bytes, mapped, message_bytes, places, tensors
 from kernelrl_judge.protocol.values import encode_tree
 from kernelrl_judge.task.comparison import compare_bytes, tolerance
 from kernelrl_judge.task.precision import wrong_values
@@ -40,7 +40,7 @@ from kernelrl_judge.task.reference import FIRST_TIMED, Reference
 from kernelrl_judge.timed_calls import host_memory
 from kernelrl_judge.timed_calls.outputs import copy_outputs
 from kernelrl_judge.timed_calls.window import call_window
-from kernelrl_judge.timing.statistics import MAX_TENSORS, Timing, WrongWindow, make_rounds
+from kernelrl_judge.timing.statistics import BYTES_OF_TENSOR, MAX_TENSORS, Timing, WrongWindow, make_rounds
 
 __all__ = ["DirectMeasurement", "beyond_window_s", "constant_cost_s"]
 
@@ -111,7 +111,7 @@ class DirectMeasurement:
         # Inputs in device memory that cannot be shared are copied to the GPU by the runner before the clock runs.
         self._inputs_come_late = self._device == "cpu" or isinstance(self._exchange, ArenaExchange)
         first, like = reference.inputs(FIRST_TIMED), reference.like
-        n_tensors = len(tensors([first, like]))
+        n_tensors = max(len(tensors([first, like])), message_bytes([first, like]) // BYTES_OF_TENSOR)
         moved_bytes = leaves_bytes(first) + leaves_bytes(like)
         largest_input_bytes = max((tensor.nbytes for tensor in tensors(first)), default=0)
         # A call may allocate its outputs, and one tensor between them and its inputs.

@@ -88,7 +88,7 @@ def measure(session: RunnerSession, reference: Reference, measurement: Measureme
             measurement.run(settings.timing_trials)
         finally:
             measurement.release()
-    ceilings = measured_ceilings(session.device, settings.precision, reference.dtype, cache_directory())
+    ceilings = measured_ceilings(session.device, reference.dtype, cache_directory())
     return MeasuredWindows(measurement.result(), ceilings)
 
 

@@ -95,7 +95,7 @@ def _measured_bytes(reference: Reference) -> tuple[int, int]:
     inputs = reference.inputs(MEMORY_FLOOR)
     before = reference.expected(inputs)
     own = reference.model.state_dict()
-    groups = [tensors(inputs), list(own.values())]
+    groups = [tensors(inputs), tensors(own)]
     least = _MIN_SHARE * sum(map(_storage, [tensor for group in groups for tensor in group]))
     generator = torch.Generator().manual_seed(0)
 

@@ -11,10 +11,21 @@ import torch
 
 from kernelrl_core.api.evaluators import Finding, Mismatch, RuntimeStatistics, TimingFacts
 
-__all__ = ["MAX_TENSORS", "Timing", "WrongWindow", "interval_of_ratio", "make_rounds", "settled", "summarise"]
+__all__ = [
+    "BYTES_OF_TENSOR",
+    "MAX_TENSORS",
+    "Timing",
+    "WrongWindow",
+    "interval_of_ratio",
+    "make_rounds",
+    "settled",
+    "summarise",
+]
 
 MAX_TENSORS = 3000
 """Number of tensors that one message can describe."""
+BYTES_OF_TENSOR = 128
+"""Bytes of a message for which one tensor counts: other values may be longer."""
 _MIN_ROUNDS = 8
 _MAX_S = 15.0
 """Time of all rounds, also where medians are not known."""
