@@ -3,12 +3,15 @@
 All users of a candidate (checkers, evaluator, journal, `kernelrl check`) get its source from here, so checkers analyse
 exactly the source that is executed. Steps:
 
-1. Remove thinking: `<think>…</think>`, all text before a `</think>` without an opening tag, all text after a `<think>`
-   without a closing tag, and thinking that the policy's renderer separated. Drafts in thinking are never extracted.
+1. Remove thinking, as `kernelrl_core.sources.thinking` defines it: `<think>…</think>` and the markers of other models,
+   all text before a closing marker without an opening one, all text after an opening marker without a closing one, and
+   thinking that the policy's renderer separated. Drafts in thinking are never extracted.
 2. Collect complete candidates from fenced blocks (any number of backticks or tildes from three on, with a language tag
    of `TAGS` or of the backend) and from `<KERNEL>` tags with or without a fence inside. Complete means: closed, valid
    Python, and defines the class `ModelNew` at module level.
 3. Select the last complete candidate inside `<KERNEL>` tags, or else the last one.
+
+An end-of-turn token can follow a closing fence on its line.
 
 The source is unchanged except for white space at its end (see `canonical_source`) and the indentation of a fence that
 is itself indented.
@@ -26,6 +29,7 @@ from typing import Any, Literal
 
 import attrs
 
+from kernelrl_core.sources.chat_formats import END_OF_TURN
 from kernelrl_core.sources.syntax import MAX_DEPTH, MAX_SOURCE_CHARACTERS, parse
 from kernelrl_core.sources.thinking import cut_thinking
 from kernelrl_core.types import Candidate, Extraction
@@ -54,8 +58,13 @@ _COST_OF_PARSING = 500
 
 _KERNEL = re.compile(r"<(/?)KERNEL>", re.IGNORECASE | re.ASCII)
 _SUMMARY = re.compile(r"<(/?)SUMMARY>", re.IGNORECASE | re.ASCII)
-_OPENING = re.compile(r"(`{3,}|~{3,})[ \t]*+([^\s`~{]*+)([^\n`]*+)(?:\n|\Z)")
-_CLOSING = re.compile(r"^([ \t]{0,64})(`{3,}|~{3,})[ \t]*(?=\r?$|</KERNEL>)", re.MULTILINE | re.IGNORECASE)
+# The bounds limit the time spent on many fences in one line.
+_OPENING = re.compile(r"((?<!`)`{3,}+|(?<!~)~{3,}+)[ \t]*+([^\s`~{]*+)([^\n`]{0,200}+)(?:\n|\Z)")
+_CLOSING = re.compile(
+    rf"^([ \t]{{0,64}})(`{{3,}}|~{{3,}})[ \t]*(?=\r?$|</KERNEL>|{END_OF_TURN})", re.MULTILINE | re.IGNORECASE
+)
+_END_OF_TURN = re.compile(END_OF_TURN)
+_FENCED = re.compile(r"\s*(?:`{3}|~{3})")
 _NAMES_MODEL = re.compile(r"\bclass[ \t]+ModelNew\b")
 _WHITE = " \t\r\n\f"
 
@@ -87,7 +96,7 @@ def extract(
         return Extraction(
             None, "no_code", f"The reply has {len(text)} characters; at most {MAX_REPLY_CHARACTERS} are read."
         )
-    text, cut = cut_thinking(text, thinking or "")
+    text, cut = cut_thinking(text, thinking or "", ended=bool(thoughts))
     thoughts = "\n\n".join(part for part in (thoughts, cut.thinking) if part)
     reading = _Reading(text, TAGS | {fence.lower() for fence in fences})
     reading.scan()
@@ -209,7 +218,9 @@ class _Reading:
 
     def _opens(self, fence: re.Match[str]) -> bool:
         """Whether a fence opens a block: it starts its line, follows `<KERNEL>`, or follows prose and has a known
-        language tag."""
+        language tag. A fence before an end-of-turn token only closes."""
+        if _END_OF_TURN.match(fence[2]):
+            return False
         start = max(0, fence.start() - _MAX_INDENT)
         line_start = self.text.rfind("\n", start, fence.start())
         line = self.text[max(start, line_start + 1) : fence.start()].strip(" \t")
@@ -274,6 +285,9 @@ class _Reading:
 
     def _read_bare_tag(self, opening: re.Match[str]) -> int:
         """Record the candidate in `<KERNEL>` tags without a fence, if any; return the position after it."""
+        if _FENCED.match(self.text, opening.end()):
+            # `~~~python`, a line of code and `~~~ [EOS]` would be valid Python.
+            return opening.end()
         for tag in self._tag_closings(opening):
             source = self._bare_body(opening, tag)
             if not self._afford(len(source)):

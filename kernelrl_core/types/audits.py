@@ -46,7 +46,7 @@ class Flag:
 FLAGS: Mapping[str, Flag] = {
     "zeros_pass": Flag("Zeros of the right shape are within tolerance of the output.", mendable=True),
     "constant_pass": Flag("One constant per output tensor is within tolerance of the output.", mendable=True),
-    "identity_pass": Flag("An unchanged input is within tolerance of the output.", mendable=True),
+    "identity_pass": Flag("Every output tensor is within tolerance of an unchanged input.", mendable=True),
     "input_blind": Flag("The outputs for different inputs are within tolerance of each other.", mendable=True),
     "weight_blind": Flag("Changing every parameter keeps the output within tolerance.", mendable=True),
     "fixed_input": Flag("An input tensor or Python float is the same in every call.", mendable=True),

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import ast
+import re
 import time
 import warnings
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from kernelrl_core.prompts import extraction as extraction_module
 from kernelrl_core.prompts.extraction import MAX_REPLY_CHARACTERS, canonical_source, extract, extract_file
+from kernelrl_core.sources.chat_formats import CHAT_FORMATS, THINKING_MARKERS
 from kernelrl_core.sources.syntax import MAX_SOURCE_CHARACTERS
 from kernelrl_core.sources.thinking import continuation_after, open_think_tag, split_thinking
 from kernelrl_core.types import sha256_text
@@ -85,6 +87,150 @@ def test_source_is_found(reply, expected):
 def test_draft_in_thinking_is_never_extracted(reply, visible):
     assert source(reply) == visible
     assert "draft" in read(reply).thinking
+
+
+MARKERS = pytest.mark.parametrize("markers", THINKING_MARKERS, ids=lambda markers: markers.opening.strip())
+THOUGHT = f"I try\n```python\n{DRAFT}```\n<KERNEL>\n{DRAFT}</KERNEL>\n"
+
+
+@MARKERS
+@pytest.mark.parametrize("opened", [True, False], ids=["opening marker", "opening marker in the prompt"])
+@pytest.mark.parametrize("answer", [f"```python\n{MODEL}```", f"\n\nCode:\n<KERNEL>\n{MODEL}</KERNEL>\n", "No code."])
+def test_thinking_of_every_format_is_removed(markers, opened, answer):
+    extraction = read((markers.opening if opened else "") + THOUGHT + markers.closing + answer)
+    found = extraction.candidate and extraction.candidate.source
+    assert found == (None if answer == "No code." else MODEL)
+    assert extraction.thinking == THOUGHT.strip()
+
+
+@MARKERS
+def test_thinking_of_every_format_without_an_end_has_no_code(markers):
+    extraction = read(markers.opening + THOUGHT)
+    assert (extraction.candidate, extraction.problem) == (None, "truncated")
+    assert "did not end" in extraction.message
+
+
+@MARKERS
+def test_thinking_ends_at_a_closing_marker_of_its_own_format_only(markers):
+    others = "".join(other.closing for other in THINKING_MARKERS if other is not markers)
+    thinking = f"{markers.opening}{THOUGHT}{others}{THOUGHT}"
+    assert source(f"{thinking}{markers.closing}```python\n{MODEL}```") == MODEL
+    assert read(thinking).problem == "truncated"
+
+
+@MARKERS
+def test_thinking_separated_by_the_renderer_is_removed_with_the_markers_of_every_format(markers):
+    code = f"{MODEL}    # {markers.closing.strip()}\n"
+    extraction = read(f"{markers.opening}{THOUGHT}{markers.closing}\n```python\n{code}```", thinking=THOUGHT)
+    assert extraction.candidate.source == code
+    assert extraction.thinking == THOUGHT.strip()
+    parts = [{"type": "thinking", "thinking": THOUGHT}, {"type": "text", "text": f"```python\n{code}```"}]
+    assert source(parts) == code
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        f"<|channel|>analysis<|message|>{THOUGHT}<|end|><|start|>assistant<|channel|>final<|message|>{{}}<|return|>",
+        f"<|channel|>analysis<|message|>{THOUGHT}<|end|><|start|>assistant<|channel|>final <|constrain|>python"
+        "<|message|>{}",
+        f"<|channel|>analysis<|message|>{THOUGHT}<|end|><|start|>assistant<|channel|>commentary<|message|>{THOUGHT}"
+        "<|end|><|start|>assistant<|channel|>final<|message|>{}<|return|>",
+        f"<|start|>assistant<|channel|>analysis to=python code<|message|>{THOUGHT}<|call|><|start|>python to=assistant"
+        f"<|channel|>commentary<|message|>{THOUGHT}<|end|><|start|>assistant<|channel|>final<|message|>{{}}",
+        f"<|channel|>commentary to=functions.run <|constrain|>json<|message|>{THOUGHT}<|call|>"
+        "<|start|>assistant<|message|>{}<|end|>",
+        f"<|channel|>final<|message|>{{}}<|end|><|start|>assistant<|channel|>analysis<|message|>{THOUGHT}<|return|>",
+        f"analysis{THOUGHT}assistantcommentary{THOUGHT}assistantfinal{{}}",
+        f"<|content_thinking|>{THOUGHT}<|end_message|><|message_model|><|content_thinking|>{THOUGHT}<|end_message|>"
+        "<|message_model|><|content_text|>{}<|end_message|><|content_model_end_sampling|>",
+        f"<|open|>think<|sep|>{THOUGHT}<|close|>think<|sep|>\n<|open|>response<|sep|>{{}}<|close|>response<|sep|>",
+        f"<|channel>thought\n<channel|>Plan: <|channel>{THOUGHT}<channel|>{{}}<turn|>",
+        f"<|START_THINKING|>{THOUGHT}<|END_THINKING|><|START_RESPONSE|>{{}}<|END_RESPONSE|><|END_OF_TURN_TOKEN|>",
+        f"<think>{THOUGHT}</think>\n<answer>\n{{}}</answer><|eos|>",
+    ],
+)
+def test_channels_and_wrappers_of_the_visible_text(reply):
+    assert source(reply.format(f"\n```python\n{MODEL}```")) == MODEL
+    assert source(reply.format("No code.")) is None
+
+
+@pytest.mark.parametrize("end", sorted({end for row in CHAT_FORMATS for end in row.ends}))
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "```python\n{}```{}",
+        "```python\n{}``` {}\n",
+        "~~~~python\n{}~~~~{}\r\n",
+        "<KERNEL>\n```python\n{}```{}\n</KERNEL>",
+        "<KERNEL>\n```python\n{}```\n</KERNEL>{}",
+        "<KERNEL>\n{}</KERNEL>{}",
+        "```python\nx = 1\n```{1}\n```python\n{0}```{1}{1}",
+        "```text\nx = 1\n```{1}\n```\n{0}```{1}\nmore",
+    ],
+)
+def test_end_of_turn_after_a_fence_neither_hides_it_nor_is_code(reply, end):
+    assert source(reply.format(MODEL, end)) == MODEL
+
+
+def test_end_of_turn_within_code_is_code():
+    code = f'{MODEL}    s = """\n<|im_end|>\n```<|im_end|>\n</s>\n"""\n'
+    assert source(f"```python\n{code}```<|im_end|>") == code
+    assert read(f"```python\n{MODEL}<|im_end|>").problem == "truncated"
+
+
+@MARKERS
+@pytest.mark.parametrize("before", [f"<think>{THOUGHT}</think>", f"{THOUGHT}[/THINK]"], ids=["opened", "not opened"])
+@pytest.mark.parametrize(
+    "code",
+    [
+        "# {} and {}\n",
+        "# {1}\n# {0}\n",
+        "x = '{}{}'\n",
+        'x = r"\\\\"  # {1}\n',
+        'x = "\\"{1}"\n',
+        '"""\n{1}\n"""\n',
+        "'''\n```python\nx\n```\n'''\n# {1}\n",
+        'x = """\n// it\'s {0}\n/* {1} */\n"""\n',
+        "x = f'{{1}}'  # it's {1}\n",
+    ],
+)
+def test_markers_in_comments_and_strings_after_thinking_are_code(markers, before, code):
+    code = code.format(markers.opening.strip(), markers.closing) + MODEL
+    for wrapper in ("```python\n{}```", "<KERNEL>\n{}</KERNEL>", "<KERNEL>```\n{}```</KERNEL>"):
+        assert source(before + wrapper.format(code)) == code
+
+
+@MARKERS
+@pytest.mark.parametrize("line", ["// {}\n", "/* {}\n*/\n", 'const char* s = "{}";\n', "'\"'; // {}\n"])
+def test_markers_in_another_code_block_after_thinking_are_code(markers, line):
+    block = "```cuda\n" + line.format(markers.closing) + "```\n"
+    assert source(f"<think></think>{block}```python\n{MODEL}```") == MODEL
+
+
+@pytest.mark.parametrize(
+    ("reply", "expected"),
+    [
+        # Nothing shows whether a first closing marker in a comment ends thinking, and a draft must not be judged.
+        (f"```python\n{DRAFT}# so</think>\n```\n{MODEL}```", MODEL),
+        (f"```python\n{DRAFT}# so</think>\n```", None),
+        # Code that names both tags shows that it is not thinking.
+        (f"```python\n{MODEL}# <think> and </think>\n```", f"{MODEL}# <think> and </think>\n"),
+        (f"```python\n{MODEL}# <think>\n```", f"{MODEL}# <think>\n"),
+        # Neither a comment nor a string, or not in a closed block.
+        (f"</think>```python\n{DRAFT}\n</think>\n```python\n{MODEL}```", MODEL),
+        (f"</think>```python\n{MODEL}```\n# <think>\n```python\n{DRAFT}```", MODEL),
+        (f"</think># <think>\n```python\n{DRAFT}```", None),
+        (f"</think>```python\n{DRAFT}# </think>\n", None),
+        # An unfinished string does not hide the markers after its block.
+        (f"</think>```python\nx = '''\n```\n<think>\n```python\n{DRAFT}```\n'''</think>```python\n{MODEL}```", MODEL),
+        (f"</think>```\nit's\n```\n<think>it's\n```python\n{DRAFT}```\n</think>```python\n{MODEL}```", MODEL),
+        (f"</think>It's ```x``` and ```\n<think>'\n```python\n{DRAFT}```\n</think>```python\n{MODEL}```", MODEL),
+        (f"</think>In <KERNEL> tags it's <think>it's ```python\n{DRAFT}```</think><KERNEL>{MODEL}</KERNEL>", MODEL),
+    ],
+)
+def test_markers_that_are_code_and_markers_that_are_not(reply, expected):
+    assert source(reply) == expected
 
 
 def test_thinking_separated_by_the_renderer_is_removed_and_returned():
@@ -164,10 +310,28 @@ def test_deep_nesting_is_a_syntax_problem(expression):
         " " * 500 + "```",
         "```python\nclass ModelNew: (\n```\n",
         "<KERNEL>\n```python\nclass ModelNew\n",
+        "<think></think>```a\n",
+        "</think>```a\n'''",
+        "</think># <think>\n```\n",
+        "<|channel|>",
+        "<|start|>" + "a" * 90,
+        "/*",
+        '"\\',
+        "'''\n```\n",
+        "```<|im_end|>\n",
     ],
 )
 def test_adversarial_text_takes_bounded_time(unit):
     reply = unit * (300_000 // len(unit))
+    started = time.process_time()
+    read(reply)
+    assert time.process_time() - started < 5
+
+
+@pytest.mark.parametrize("unit", ["```\n", "~~~ ", "`", "<KERNEL>", "# <think>\n", "'", '\\"', "/*", "```a\n'''", " "])
+@pytest.mark.parametrize("end", ["x`<think>", "\n# <think>\n```\n"])
+def test_adversarial_text_before_a_marker_takes_bounded_time(unit, end):
+    reply = "</think>```python\n" + unit * (100_000 // len(unit)) + end
     started = time.process_time()
     read(reply)
     assert time.process_time() - started < 5
@@ -508,9 +672,16 @@ def test_problem_of_a_file(text, problem, words):
     assert words in extraction.message
 
 
+IN_PROMPTS = [markers for markers in THINKING_MARKERS if markers.opening != "analysis"]
+
+
 @pytest.mark.parametrize(
     ("rendered", "opening"),
     [
+        *((f"<|user|>Hi<|assistant|>{markers.opening}", markers.opening) for markers in IN_PROMPTS),
+        ("<|start|>assistant<|channel|>final<|message|>", ""),
+        ("<|turn>model\n<|channel>thought\n<channel|>", ""),
+        ("an analysis", ""),
         ("<|im_start|>assistant\n<think>\n", "<think>\n"),
         ("Assistant:<Thinking>", "<Thinking>"),
         ("<think>\n\n</think>\n\n", ""),
@@ -532,12 +703,24 @@ def test_a_think_tag_at_the_end_of_a_prompt_opens_the_reply(rendered, opening):
         ("<think>\n", "answer", "\n</think>\n\nanswer"),
         ("Sure: ", "answer", "answer"),
         ("Sure: ", "Sure: answer", "answer"),
+        ("<think>\n", "[THINK]hm[/THINK]answer", "hm\n</think>\n\nanswer"),
+        ("[THINK]", "<think>\nhm\n</think>\n\nanswer", "hm\n[/THINK]\n\nanswer"),
+        ("[THINK]", "hm</think>answer", "hm\n[/THINK]\n\nanswer"),
+        ("[THINK]", "hm[/THINK]answer", "hm[/THINK]answer"),
+        ("[THINK]", "answer", "\n[/THINK]\n\nanswer"),
     ],
 )
 def test_prefill_and_continuation_form_the_reply(opening, whole, behind):
     assert continuation_after(opening, whole) == behind
-    if opening.startswith("<think>"):
+    if opening != "Sure: ":
         assert split_thinking(opening + behind)[0].strip() == "answer"
+
+
+@pytest.mark.parametrize("markers", IN_PROMPTS, ids=lambda markers: markers.opening.strip())
+@pytest.mark.parametrize("reply", ["answer", "<think>hm</think>answer", "answer <think>hm</think>", "hm</think>answer"])
+def test_a_continuation_has_the_markers_of_the_prompt(markers, reply):
+    answer, thinking = split_thinking(markers.opening + continuation_after(markers.opening, reply))
+    assert (answer.strip(), thinking) == ("answer", "hm" if "hm" in reply else "")
 
 
 def test_split_thinking():
@@ -550,7 +733,7 @@ def _is_python(text):
         ast.parse(text)
     except (SyntaxError, ValueError):
         return False
-    return "<think" not in text.lower() and "</think" not in text.lower()
+    return True
 
 
 LINES = st.lists(
@@ -569,16 +752,45 @@ LINES = st.lists(
             "é = 'ü'",
             '"""\n</KERNEL>\n"""',
             "u = '<SUMMARY>'",
+            "v = \"it's\"  # it's",
         ]
     ),
     max_size=6,
 )
-SOURCES = st.builds(
-    lambda a, b, end: "\n".join([*a, "class ModelNew:", "    pass", *b]) + end,
-    LINES,
-    LINES,
-    st.sampled_from(["", "\n"]),
-).filter(_is_python)
+MARKED_LINES = st.lists(
+    st.builds(
+        lambda line, markers: line.format(markers.opening.strip(), markers.closing),
+        st.sampled_from(
+            [
+                "# {}",
+                "# it's {1}, not {0}",
+                "a = '{1}'",
+                'b = "{0} {1}" + """\\"{1}"""',
+                '"""\n{1}\n"""',
+                "'''\n/* {0}\n{1} */\n'''",
+                "c = 1 // 2  # {}",
+            ]
+        ),
+        st.sampled_from(THINKING_MARKERS),
+    ),
+    max_size=3,
+)
+
+
+def sources(lines):
+    return st.builds(
+        lambda a, b, end: "\n".join([*a, "class ModelNew:", "    pass", *b]) + end,
+        lines,
+        lines,
+        st.sampled_from(["", "\n"]),
+    ).filter(_is_python)
+
+
+SOURCES = sources(LINES)
+MARKED_SOURCES = sources(st.builds(lambda a, b, c: [*a, *b, *c], MARKED_LINES, LINES, MARKED_LINES))
+DRAFTS = st.sampled_from(
+    ["Hm.", f"It's\n```python\n{DRAFT}```\n", f"<KERNEL>\n{DRAFT}</KERNEL>", f"```python\n{DRAFT}'''\n"]
+)
 PROSE = st.sampled_from(["", "Here it is.\n\n", "First:\n```\nanalysis\n```\n\n", "<think>```python\nx\n</think>\n"])
 
 
@@ -598,6 +810,35 @@ def test_any_source_in_any_wrapper_is_extracted(code, before, after, tag, fence,
     assert sha256_text(found) == sha256_text(code)
 
 
+@given(
+    code=MARKED_SOURCES,
+    markers=st.sampled_from(THINKING_MARKERS),
+    opened=st.booleans(),
+    thought=DRAFTS,
+    tag=st.sampled_from(["python", "cuda", ""]),
+    fence=st.sampled_from(["```", "````", "~~~"]),
+    wrapper=st.sampled_from(
+        [
+            "{block}",
+            "<KERNEL>\n{block}\n</KERNEL>",
+            "It's here:\n\n{block}\n\n# Done.",
+            "<KERNEL>\n{code}</KERNEL>{end}",
+        ]
+    ),
+    end=st.sampled_from(["", "<|im_end|>", "</s>", "<|return|>", " [EOS]"]),
+)
+@settings(max_examples=300, deadline=None)
+def test_any_source_after_the_thinking_of_any_format_is_extracted(
+    code, markers, opened, thought, tag, fence, wrapper, end
+):
+    code = canonical_source(code)
+    thinking = (markers.opening if opened else "") + f"T {thought}" + markers.closing + "\n"
+    block = f"{fence}{tag}\n{code}{fence}{end}"
+    extraction = read(thinking + wrapper.format(block=block, code=code, end=end))
+    assert extraction.candidate.source == code
+    assert extraction.thinking == f"T {thought}".strip()
+
+
 @given(code=SOURCES, before=PROSE)
 @settings(max_examples=100, deadline=None)
 def test_any_source_in_bare_tags_is_extracted(code, before):
@@ -608,8 +849,14 @@ def test_any_source_in_bare_tags_is_extracted(code, before):
 
 PIECES = st.lists(
     st.one_of(
+        st.sampled_from([text for markers in THINKING_MARKERS for text in (markers.opening, markers.closing)]),
         st.sampled_from(
             [
+                "# ",
+                "/*",
+                "'",
+                '"""',
+                "<|im_end|>",
                 "```",
                 "```python\n",
                 "~~~\n",
@@ -640,3 +887,13 @@ def test_extract_never_raises_and_returns_candidate_or_problem(text, stop_reason
     assert (extraction.candidate is None) == bool(extraction.problem)
     assert bool(extraction.problem) == bool(extraction.message)
     extract_file(text, backend="triton")
+
+
+@given(PIECES, PIECES, PIECES, st.sampled_from(THINKING_MARKERS), DRAFTS)
+@settings(max_examples=400, deadline=None)
+def test_a_draft_in_thinking_is_never_extracted(before, after, answer, markers, draft):
+    thought = f"T {''.join(before)}\n{draft}\n{''.join(after)}\n"
+    assume(not re.search(markers.closing_pattern, thought))
+    found = source(f"{markers.opening}{thought}{markers.closing}{''.join(answer)}")
+    assert found is None or "draft" not in found
+    assert read(f"{markers.opening}{thought}").problem == "truncated"
