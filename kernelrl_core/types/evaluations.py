@@ -78,6 +78,7 @@ class EvaluationSettings:
         Literal[
             "addresses",
             "parameters",
+            "coverage",
             "inputs",
             "poison",
             "late_writes",
@@ -91,6 +92,7 @@ class EvaluationSettings:
     ] = (
         "addresses",
         "parameters",
+        "coverage",
         "inputs",
         "poison",
         "late_writes",
@@ -104,7 +106,8 @@ class EvaluationSettings:
     only those marked (all) apply. The others apply to calls that are made directly, as on the CPU.
 
     `addresses`: inputs are in new memory, then new values are in the same memory; finds results cached by address or
-    object. `parameters` (all): the first trial has drawn parameters; finds ignored and copied weights. `inputs`:
+    object. `parameters` (all): every call has drawn parameters; finds ignored, copied and stale weights. `coverage`
+    (all): regions of the inputs have different levels in one trial; finds inputs that are read in part. `inputs`:
     inputs are read back after the call; finds changed inputs. `poison`: free memory is poisoned; finds outputs that are
     not written. `late_writes`: an output of a timed window is read twice; finds work after its end. `order` (CPU only):
     the last trial has more threads, or programs in random order; finds races. `no_op`: a call with kernels that do
@@ -366,6 +369,8 @@ class EvaluationFacts:
     """Result of the probe `stress`: `passed`, `failed`, `not tried`, or `not decided` with the reason."""
     stress_left: str = ""
     """Input families that the probe `stress` does not use for this task, with the reasons."""
+    not_covered: str = ""
+    """Regions of the inputs on which the output hardly depends, so that the probe `coverage` shows nothing there."""
     error_ratio: float | None = None
     """Largest error on harder inputs, divided by that of the reference."""
     no_op: str = ""

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernelrl_core.types import EvaluationSettings
-from kernelrl_judge.task.comparison import Tolerance, compare_values, tolerance
+from kernelrl_judge.task.comparison import Tolerance, as_rows, compare_values, tolerance
 
 STRICT = Tolerance(1e-4, 1e-4, strict=True)
 KERNELBENCH = Tolerance(1e-4, 1e-4, strict=False)
@@ -19,11 +19,11 @@ KERNELBENCH = Tolerance(1e-4, 1e-4, strict=False)
 @pytest.mark.parametrize(
     ("precision", "profile", "expected"),
     [
-        ("fp32", "strict", Tolerance(1e-4, 1e-4, True)),
-        ("fp16", "kernelbench", Tolerance(1e-2, 1e-2, False)),
-        ("bf16", "strict", Tolerance(1e-2, 1e-2, True)),
-        ("task", "strict", Tolerance(None, None, True)),
-        ("task", "kernelbench", Tolerance(1e-4, 1e-4, False)),
+        ("fp32", "strict", Tolerance(1e-4, 1e-4, True, grows=True)),
+        ("fp16", "kernelbench", Tolerance(1e-2, 1e-2, False, grows=True)),
+        ("bf16", "strict", Tolerance(1e-2, 1e-2, True, grows=True)),
+        ("task", "strict", Tolerance(None, None, True, grows=True)),
+        ("task", "kernelbench", Tolerance(1e-4, 1e-4, False, grows=True)),
     ],
 )
 def test_the_tolerance_follows_precision_and_profile(precision: str, profile: str, expected: Tolerance) -> None:
@@ -54,6 +54,39 @@ def test_the_absolute_part_shrinks_with_the_output() -> None:
     assert compare_values(expected, expected + 1.9e-7, STRICT) is None
     assert compare_values(expected, expected + 2.1e-7, STRICT) is not None
     assert compare_values(expected, expected + 9e-5, KERNELBENCH) is None
+
+
+def test_the_absolute_part_grows_with_the_row() -> None:
+    # rows of rms 100 and 1 and elements near zero: 1e-4 * 100 and 1e-4 * 1 are allowed
+    expected = torch.cat([torch.full((1, 64), 100.0), torch.full((1, 64), 1.0)]).double()
+    expected[:, 0] = 0.0
+    limit = tolerance(EvaluationSettings())
+    for row, allowed in ((0, 1e-2), (1, 1e-4)):
+        for error, is_right in ((0.95 * allowed, True), (1.05 * allowed, False)):
+            actual = expected.clone()
+            actual[row, 0] += error
+            assert (compare_values(expected, actual, limit) is None) == is_right
+
+
+def test_a_declared_absolute_part_does_not_grow() -> None:
+    expected = torch.full((1, 64), 100.0, dtype=torch.float64)
+    expected[0, 0] = 0.0
+    actual = expected.clone()
+    actual[0, 0] = 5e-4
+    assert compare_values(expected, actual, tolerance(EvaluationSettings(atol=1e-4))) is not None
+
+
+def test_a_row_is_not_judged_by_less_than_the_scale_of_the_output() -> None:
+    expected = torch.cat([torch.full((1, 64), 1.0), torch.full((1, 64), 1e-5)]).double()
+    actual = expected.clone()
+    actual[1, 0] += 5e-5
+    assert compare_values(expected, actual, tolerance(EvaluationSettings())) is None
+
+
+def test_short_rows_form_groups_of_sixty_four_elements() -> None:
+    assert as_rows(torch.zeros(8, 4, 16)).shape == (8, 64)
+    assert as_rows(torch.zeros(5, 3)).shape == (1, 15)
+    assert as_rows(torch.zeros(4, 1000)).shape == (4, 1000)
 
 
 def test_the_difference_is_described() -> None:

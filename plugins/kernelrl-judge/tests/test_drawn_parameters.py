@@ -16,7 +16,7 @@ NORM = "self.norm = torch.nn.BatchNorm1d(64); self.eval()"
 
 
 def values(task: Reference, match: ParameterMatch | None = None) -> dict[str, torch.Tensor]:
-    return drawn_parameters(task, match or ParameterMatch()).state
+    return drawn_parameters(task, match or ParameterMatch()).reference.state
 
 
 def test_affine_weights_biases_and_statistics_are_drawn_and_variances_stay_positive() -> None:
@@ -63,7 +63,7 @@ def test_initial_values_are_used_if_the_reference_is_not_finite_for_drawn_ones()
 
 def test_drawn_values_have_an_effect_if_a_function_in_an_attribute_reads_the_parameter() -> None:
     closure = "w = torch.nn.Parameter(torch.ones(64)); self.w = w; self.scaled = lambda x: x * w"
-    used = drawn_parameters(reference("return self.scaled(x)", init=closure), ParameterMatch())
+    used = drawn_parameters(reference("return self.scaled(x)", init=closure), ParameterMatch()).reference
     (x,) = used.inputs(0)
     torch.testing.assert_close(used.expected([x]), x * used.state["w"])
     torch.testing.assert_close(used.exact([x]), x.double() * used.state["w"].double())
@@ -80,6 +80,31 @@ def test_a_parameter_that_the_candidate_lacks_has_the_value_of_its_constructor()
 def test_a_parameter_without_visible_effect_is_drawn_for_a_candidate_that_lacks_it() -> None:
     task = reference("return x + self.s", init="self.s = torch.nn.Parameter(1e-6 * torch.randn(64))")
     assert float(values(task, ParameterMatch(frozenset({"s"})))["s"].abs().max()) > 0.05
+
+
+def test_every_draw_gives_other_parameters_and_other_outputs() -> None:
+    draws = drawn_parameters(reference("return self.norm(x)", init=NORM), ParameterMatch())
+    (x,) = draws.reference.inputs(0)
+    found = []
+    for _ in range(2):
+        draws.draw()
+        found.append((draws.reference.imposed_state["norm.weight"].clone(), draws.reference.expected([x])))
+    assert not torch.equal(found[0][0], found[1][0])
+    assert not torch.allclose(found[0][1], found[1][1])
+
+
+def test_parameters_are_drawn_near_the_initial_ones_where_wider_draws_are_not_finite() -> None:
+    init = "self.s = torch.nn.Parameter(torch.full((64,), -1.0))"
+    draws = drawn_parameters(reference("return x * torch.log(-self.s * 2 - 1).exp()", init=init), ParameterMatch())
+    assert draws.reference.drawn_names == ("s",)
+    assert float((draws.reference.state["s"] + 1).abs().max()) < 0.5
+
+
+def test_draws_leave_the_reference_of_the_task_as_it_was() -> None:
+    task = reference("return self.norm(x)", init=NORM)
+    before = {name: value.clone() for name, value in task.current().items()}
+    drawn_parameters(task, ParameterMatch()).draw()
+    assert all(torch.equal(value, before[name]) for name, value in task.current().items())
 
 
 def test_parameters_that_cannot_be_distinguished_stay_equal() -> None:

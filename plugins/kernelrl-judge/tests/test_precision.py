@@ -26,7 +26,7 @@ def test_eight_times_the_own_error_is_allowed_within_sixteen_times_the_tolerance
     # expected 1: declared 1e-4 + 1e-4 = 2e-4, capped at 3.2e-3
     want = torch.ones(4, dtype=torch.float64)
     for own, allowed in ((1e-5, 2e-4), (1e-4, 8e-4), (1.0, 3.2e-3)):
-        limit = Tolerance(1e-4, 1e-4, strict=True, own_error=own)
+        limit = Tolerance(1e-4, 1e-4, strict=True, own_errors={"": own})
         assert compare_values(want, want + 0.99 * allowed, limit) is None
         assert compare_values(want, want + 1.01 * allowed, limit) is not None
 

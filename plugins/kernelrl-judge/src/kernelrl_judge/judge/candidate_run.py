@@ -6,6 +6,7 @@ import contextlib
 import statistics
 import time
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 import attrs
 import torch
@@ -26,17 +27,20 @@ from kernelrl_judge.peer.lease import CandidateLease, patience_s
 from kernelrl_judge.peer.process import DeadlinePassed, RunnerEnded, RunnerProcess
 from kernelrl_judge.peer.recordings import CandidateRecordings, NotRecorded, ReplayFailed
 from kernelrl_judge.peer.session import RunnerSession
+from kernelrl_judge.probes.checked_calls import CheckedCalls
 from kernelrl_judge.probes.ownership import Ownership, measure_ownership
-from kernelrl_judge.probes.stress import StressableCalls, StressResults, run_stress
+from kernelrl_judge.probes.stress import StressResults
 from kernelrl_judge.probes.stress_calls import compare_stressed, stress_calls
 from kernelrl_judge.probes.trials import TrialResults
 from kernelrl_judge.protocol.failures import lacks_device_memory
 from kernelrl_judge.protocol.frames import ProtocolError
 from kernelrl_judge.replay.capture import Recorder
 from kernelrl_judge.task.comparison import tolerance
-from kernelrl_judge.task.drawn_parameters import drawn_parameters
+from kernelrl_judge.task.coverage import measured_coverage
+from kernelrl_judge.task.drawn_parameters import ParameterDraws, drawn_parameters
 from kernelrl_judge.task.parameter_match import ParameterMatch
 from kernelrl_judge.task.reference import Reference
+from kernelrl_judge.task.reference_budget import ReferenceBudget
 from kernelrl_judge.timing.measure import (
     MeasuredWindows,
     Measurement,
@@ -47,6 +51,11 @@ from kernelrl_judge.timing.measure import (
 )
 from kernelrl_judge.timing.roofline import count_work
 from kernelrl_judge.timing.statistics import WrongWindow
+
+if TYPE_CHECKING:
+    # Each evaluation needs one of the two.
+    from kernelrl_judge.probes.direct_trials import DirectTrials
+    from kernelrl_judge.probes.replay_trials import ReplayTrials
 
 __all__ = ["Interruption", "KernelsOffFacts", "RunFacts", "run_candidate", "run_reference", "run_with_kernels_off"]
 
@@ -74,6 +83,7 @@ class RunFacts:
     compiled: str
     """Names of the kernels that mode `compile` compiled."""
     trials: TrialResults | None
+    """None also where the candidate ended in a call on harder inputs before all trials were made."""
     stress: StressResults | None
     timing: TimingResults | None
     not_timed: str
@@ -203,8 +213,9 @@ def run_reference(request: EvaluationRequest, plan: EvaluationPlan, loan: Loan) 
     if plan.first is CallKind.NONE:
         return
     reference = loan.references.get(request, device)
+    measured_coverage(reference, ReferenceBudget.of(reference).regions)
     trials = [reference.trial(index) for index in range(settings.trials)]
-    drawn_parameters(reference, ParameterMatch()).expected(trials[0].inputs)
+    drawn_parameters(reference, ParameterMatch()).reference.expected(trials[0].inputs)
     if plan.has_stress:
         for call in stress_calls(reference, []):
             compare_stressed(call, call.expected)
@@ -348,18 +359,13 @@ class _CandidateRun:
         with session.lease.held(alone=False):
             reference = self._reference()
             trials = DirectTrials(session, settings, lists_operators=not self._kernels_off)
-            with self._phase("trials"):
-                self._trials = trials.run(reference)
-            self._computing_operators = self._trials.computing_operators
-            if self._trials.failure is not None or self._kernels_off:
-                return
-            self._run_stress(trials, reference)
+            draws = self._check(trials, reference)
             self._computing_operators = trials.computing_operators
-            if self._has_ended or not self._timing_planned:
+            if self._trials_failed or self._kernels_off or self._has_ended or not self._timing_planned:
                 return
-            count_work(reference)
-        measured = self._measure(reference, direct_measurement(session, reference))
-        self._timing = timing_results(session, reference, self._request, measured, None)
+            count_work(draws.reference)
+        measured = self._measure(draws.reference, direct_measurement(session, draws))
+        self._timing = timing_results(session, draws.reference, self._request, measured, None)
 
     def _call_recorded(self) -> None:
         from kernelrl_judge.probes.replay_trials import ReplayTrials
@@ -374,20 +380,29 @@ class _CandidateRun:
                 raise NotRecorded("this GPU cannot share memory between processes", of_reference=True)
             recordings = CandidateRecordings(session, exchange)
             trials = ReplayTrials(session, recordings, settings)
-            with self._phase("trials"):
-                self._trials = trials.run(reference)
-            if self._trials.failure is not None:
+            draws = self._check(trials, reference)
+            if self._trials_failed or self._has_ended:
                 return
-            self._run_stress(trials, reference)
-            if self._has_ended:
-                return
-            measurement = self._prepare_windows(recorder, recordings, reference) if self._timing_planned else None
-        measured = None if measurement is None else self._measure_confirmed(reference, measurement)
+            measurement = self._prepare_windows(recorder, recordings, trials, draws) if self._timing_planned else None
+        measured = None if measurement is None else self._measure_confirmed(draws.reference, measurement)
         with session.lease.held(alone=False), self._phase("ownership"):
-            both = (reference.trial(0), reference.trial(1))
-            self._ownership = measure_ownership(recordings, both, tolerance(settings))
+            self._ownership = measure_ownership(recordings, draws.reference, tolerance(settings))
         if measured is not None and self._ownership.decoy is None:
-            self._timing = timing_results(session, reference, self._request, measured, recorder)
+            self._timing = timing_results(session, draws.reference, self._request, measured, recorder)
+
+    def _check(self, calls: DirectTrials | ReplayTrials, reference: Reference) -> ParameterDraws:
+        """The calls whose outputs are compared."""
+        has_stress = self._plan.has_stress and not self._kernels_off
+        checked = CheckedCalls(self._session, calls, reference, has_stress)
+        with self._phase("trials"):
+            draws = checked.run()
+        self._stress = checked.stress
+        self._trials = checked.trials
+        return draws
+
+    @property
+    def _trials_failed(self) -> bool:
+        return self._trials is not None and self._trials.failure is not None
 
     @property
     def _has_ended(self) -> bool:
@@ -402,20 +417,20 @@ class _CandidateRun:
                 self._session.share_device_memory(self._loan.arenas)
             return reference
 
-    def _run_stress(self, calls: StressableCalls, reference: Reference) -> None:
-        if self._plan.has_stress:
-            with self._phase("stress"):
-                self._stress = run_stress(self._session, calls, reference)
-
     def _prepare_windows(
-        self, recorder: Recorder, recordings: CandidateRecordings, reference: Reference
+        self, recorder: Recorder, recordings: CandidateRecordings, trials: ReplayTrials, draws: ParameterDraws
     ) -> Measurement:
         from kernelrl_judge.timing.replay_measurement import ReplayMeasurement
 
-        assert self._trials is not None
-        count_work(reference)
-        call_us = statistics.median(self._trials.call_us)
-        measurement = ReplayMeasurement(recorder, recordings, reference, call_us)
+        count_work(draws.reference)
+        measurement = ReplayMeasurement(
+            recorder,
+            self._session,
+            recordings,
+            draws,
+            statistics.median(trials.call_us),
+            keeps_parameters=trials.records_each_call,
+        )
         with self._phase("lengths"):
             measurement.prepare()
         return measurement

@@ -141,7 +141,7 @@ def _concluded(run: RunFacts, request: EvaluationRequest, checked: str) -> _Conc
     if failure is not None and failure.finding is not None:
         return _hacked(failure.finding, ())
     if failure is not None:
-        message = messages.incorrect(failure.mismatch, other_parameters=failure.other_parameters)
+        message = messages.incorrect(failure.mismatch, follows_other_parameters=failure.follows_other_parameters)
         return _Conclusion(Outcome.INCORRECT, message, mismatch=failure.mismatch)
     findings = run.trials.findings
     if run.stress is not None:
@@ -202,15 +202,20 @@ def _ended_outcome(how: str) -> Outcome:
 
 
 def _stress_findings(results: StressResults, settings: EvaluationSettings) -> tuple[Finding, ...]:
-    if not results.is_suspect(settings):
-        return ()
     failure = results.failure
     if failure is not None:
+        if failure.rule not in settings.probes:
+            return ()
         is_sizes = failure.rule == "sizes"
         inputs = "inputs of other sizes" if is_sizes else f"harder inputs, family {failure.family}"
         kind = f" ({FAMILIES[failure.family]})" if failure.family in FAMILIES else ""
         evidence = f"right in every trial, wrong on {inputs}{kind}: {_stress_cause(failure, settings)}"
-        return (finding(failure.rule, evidence),)
+        if failure.is_within_range:
+            return (finding(failure.rule, evidence),)
+        beyond = "; these inputs are beyond the range that the task draws"
+        return (finding(failure.rule, evidence + beyond, severity=Severity.NOTE),)
+    if not results.is_imprecise(settings):
+        return ()
     evidence = (
         f"errors {results.error_ratio:.3g} times those of the reference against double precision: more than "
         f"{settings.min_precision} explains"
@@ -299,6 +304,7 @@ def _facts(
         library_symbols=tuple(computing_symbols(run.library_symbols)),
         stress=_stress_text(stress) if stress is not None else "",
         stress_left="; ".join(stress.inapplicable) if stress is not None else "",
+        not_covered="; ".join(run.trials.not_covered) if run.trials is not None else "",
         error_ratio=round(stress.error_ratio, 2) if stress is not None and stress.error_ratio is not None else None,
         no_op=_kernels_off_text(kernels_off) if kernels_off is not None else "",
         device_kernels=ownership.device_kernels if ownership is not None else (),

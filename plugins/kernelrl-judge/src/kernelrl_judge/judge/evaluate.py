@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import torch
 
 from kernelrl_core.api.evaluators import Evaluation, EvaluationRequest, Severity
@@ -68,7 +69,7 @@ def _run(request: EvaluationRequest, plan: EvaluationPlan, loan: Loan) -> tuple[
     Raises:
         DeviceMemoryError: a recording needs more device memory than other evaluations leave.
     """
-    run = run_candidate(request, plan, loan, plan.first, timing=plan.has_timing, kernels_off=False)
+    run = _run_calls(request, plan, loan, plan.first, timing=plan.has_timing)
     not_recorded = run.not_recorded
     if not_recorded is None or plan.fallback is None:
         return run, None
@@ -77,8 +78,19 @@ def _run(request: EvaluationRequest, plan: EvaluationPlan, loan: Loan) -> tuple[
     # If the reference cannot be recorded, both sides are timed by direct calls. A candidate that cannot be recorded is
     # not timed: its times would not be comparable with replays of the reference.
     timing = plan.has_timing and not_recorded.of_reference
-    run = run_candidate(request, plan, loan, plan.fallback, timing=timing, kernels_off=False)
-    return run, not_recorded
+    return _run_calls(request, plan, loan, plan.fallback, timing=timing), not_recorded
+
+
+def _run_calls(
+    request: EvaluationRequest, plan: EvaluationPlan, loan: Loan, calls: CallKind, *, timing: bool
+) -> RunFacts:
+    """One run, and a second one where the candidate ended in a call on harder inputs before all trials were made."""
+    run = run_candidate(request, plan, loan, calls, timing=timing, kernels_off=False)
+    if run.stress is None or not run.stress.ended_candidate or run.trials is not None:
+        return run
+    without_stress = attrs.evolve(plan, has_stress=False)
+    trials_alone = run_candidate(request, without_stress, loan, calls, timing=False, kernels_off=False)
+    return attrs.evolve(trials_alone, stress=run.stress)
 
 
 def _require_undisturbed(run: RunFacts) -> None:

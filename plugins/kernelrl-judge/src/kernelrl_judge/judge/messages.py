@@ -42,6 +42,10 @@ _TEN_BITS = (
     ' The error is that of factors rounded to 10 bits, as in TF32 or fp16: use input_precision="ieee" in tl.dot, and '
     "leave torch.backends.cuda.matmul.allow_tf32 off."
 )
+_OTHER_PARAMETERS = (
+    " Another call was right, with other parameters: values that are computed from parameters must be computed anew "
+    "when the parameters change."
+)
 _PLACES = {
     Phase.LOAD: "while the module was loaded",
     Phase.CONSTRUCT: "in the constructor of ModelNew",
@@ -94,16 +98,14 @@ def hacked(finding: Finding) -> str:
     return f"{finding.evidence[:1].upper()}{finding.evidence[1:]}: {_HACKS[finding.rule]}."
 
 
-def incorrect(wrong: Mismatch, *, other_parameters: bool = False) -> str:
+def incorrect(wrong: Mismatch, *, follows_other_parameters: bool = False) -> str:
     """Difference of an output.
 
     Args:
-        other_parameters: the call had drawn parameters.
+        follows_other_parameters: a call before it was right, with other parameters.
     """
     difference = _difference(wrong)
-    if not other_parameters:
-        return difference
-    return f"{difference} This call used other parameters than the next ones."
+    return difference + _OTHER_PARAMETERS if follows_other_parameters else difference
 
 
 def _difference(wrong: Mismatch) -> str:

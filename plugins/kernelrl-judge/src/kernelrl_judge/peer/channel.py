@@ -70,7 +70,6 @@ class RunnerChannel:
             return frame
 
     def _build(self, frame: Frame) -> None:
-        started = time.monotonic()
         # Compilers need no device.
         with self._lease.released():
             body, descriptors = self._builds.build(frame.body)
@@ -79,8 +78,6 @@ class RunnerChannel:
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
-        # Builds have a time limit of their own.
-        self._process.deadline += time.monotonic() - started
 
     def _wait_for_compilation(self) -> None:
         """Let others use the device until the runner has compiled a kernel."""

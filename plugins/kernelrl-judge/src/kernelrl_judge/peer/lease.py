@@ -106,13 +106,14 @@ class CandidateLease:
                     pass
             else:
                 held.say_slow()
-        self.add_waiting(time.monotonic() - started)
+        waited_s = time.monotonic() - started
+        self.add_waiting(waited_s)
+        self._process.deadline += waited_s
         return _PATIENCE_S
 
     def add_waiting(self, waited_s: float) -> None:
-        """Count time as waiting for the device: it is added to the candidate's deadline."""
+        """Count time as waiting for the device."""
         self.waited_s += waited_s
-        self._process.deadline += waited_s
 
 
 def patience_s(device: str, *, timed: bool) -> float:

@@ -77,7 +77,10 @@ class RunnerProcess:
         self._patience_s = patience_s
         self._end_s = end_s
         self.deadline = time.monotonic() + limit_s
-        """On the clock `time.monotonic`. Time that is not the candidate's own is added to it."""
+        """On the clock `time.monotonic`. Time that is not the candidate's own is added to it, such as that between a
+        reply and the next order."""
+        self._replied_at: float | None = None
+        """Arrival of a reply that no order has followed yet, on that clock."""
         self._cancel_watch = cancel_watch
         self._head, self._tail, self._n_printed = b"", b"", 0
         self._log_open = True
@@ -145,6 +148,9 @@ class RunnerProcess:
         Raises:
             RunnerEnded: the runner has ended.
         """
+        if self._replied_at is not None:
+            self.deadline += time.monotonic() - self._replied_at
+            self._replied_at = None
         try:
             frames.send(self._stream, kind, body, descriptors)
         except OSError:
@@ -171,6 +177,7 @@ class RunnerProcess:
         except TimeoutError:
             raise DeadlinePassed from None
         self.received_at = time.perf_counter()
+        self._replied_at = time.monotonic()
         if frame is None:
             if not self._zygote.alive:
                 raise ZygoteDied("the zygote ended under a candidate")

@@ -93,6 +93,7 @@ class CandidateRecordings:
         self._left: dict[str, Any] = {}
         self._layout: Any = None
         self._targets: list[list[torch.Tensor]] = []
+        self._imposed_targets: dict[str, torch.Tensor] = {}
         self._counts: tuple[int, ...] = ()
         self._has: frozenset[str] = frozenset()
         self._is_serving = False
@@ -103,7 +104,9 @@ class CandidateRecordings:
         warm: list[Any],
         like: Any,
         counts: Sequence[int],
-        state: Mapping[str, torch.Tensor] | None = None,
+        *,
+        imposed: Mapping[str, torch.Tensor],
+        changed: Mapping[str, torch.Tensor],
     ) -> None:
         """Have the runner record the first `counts[i]` slots in graph i.
 
@@ -111,29 +114,34 @@ class CandidateRecordings:
             slots: inputs of each call; their values are replaced before every replay.
             warm: inputs of the warm-up calls, which are not used again.
             like: an expected output.
-            state: parameters and buffers that calls of the reference change; restored before every replay, and read
-                back after it.
+            imposed: parameters and buffers that the model gets at the start of every replay; their values are replaced
+                before it.
+            changed: those that calls of the reference change; read back after every replay.
 
         Raises:
             NotRecorded: the candidate cannot be recorded.
             What `RunnerChannel.expect` raises.
         """
         self.leave()
-        state = dict(state or {})
-        trees, output_bytes = places({"outputs": [like] * len(slots), "left": state}, 1, "cuda")
+        trees, output_bytes = places({"outputs": [like] * len(slots), "left": dict(changed)}, 1, "cuda")
         self._outputs = trees[0]["outputs"]
         self._left = trees[0]["left"]
-        self._exchange.announce([*slots, warm], output_bytes)
-        self._layout = self._exchange.share([*slots, warm])
-        self._targets = [self._exchange.inputs_of(tree) for tree in self._layout[:-1]]
-        del warm
+        shared = {"slots": [*slots], "warm": warm, "imposed": dict(imposed)}
+        self._exchange.announce(shared, output_bytes)
+        layout = self._exchange.share(shared)
+        self._layout = layout["slots"]
+        self._targets = [self._exchange.inputs_of(tree) for tree in self._layout]
+        self._imposed_targets = {
+            name: self._exchange.inputs_of(leaf)[0] for name, leaf in layout["imposed"].items() if imposed[name].numel()
+        }
+        del warm, shared
         give_back_spare()
         order = RecordOrder(
-            slots=self._layout[:-1],
-            warm=self._layout[-1],
+            slots=self._layout,
+            warm=layout["warm"],
             outputs=self._outputs,
             left=self._left,
-            restored=sorted(state),
+            imposed=layout["imposed"],
             counts=list(counts),
         )
         reply = self._channel.order(FrameKind.RECORD, order.encoded(), reply=FrameKind.RECORDED)
@@ -154,7 +162,7 @@ class CandidateRecordings:
 
     def fits(self, slots: Sequence[list[Any]]) -> bool:
         """Whether inputs have the shapes, dtypes and number of the recorded ones."""
-        return self._is_serving and self._exchange.laid_out([*slots]) == self._layout[:-1]
+        return self._is_serving and self._exchange.laid_out({"slots": [*slots]})["slots"] == self._layout
 
     def mismatch(self, like: Any) -> Mismatch | None:
         """Difference between a returned structure and the expected one."""
@@ -164,8 +172,15 @@ class CandidateRecordings:
                 return found
         return None
 
-    def write(self, slots: Sequence[list[Any]]) -> None:
-        """Write the inputs of the next replay, which has at most as many calls."""
+    def write(self, slots: Sequence[list[Any]], imposed: Mapping[str, torch.Tensor]) -> None:
+        """Write the inputs and the state of the next replay, which has at most as many calls.
+
+        Args:
+            imposed: values of the state that `record` got.
+        """
+        targets = self._imposed_targets
+        if targets:
+            torch._foreach_copy_([*targets.values()], [distinct(imposed[name]) for name in targets])
         _write(self._targets, slots)
 
     def run(self, graph: int = 0) -> ReplayWindow:

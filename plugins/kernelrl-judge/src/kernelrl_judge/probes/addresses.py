@@ -16,4 +16,4 @@ class AddressesProbe(Probe):
     name = "addresses"
 
     def order(self, order: Call, call: DirectCall) -> Call:
-        return attrs.evolve(order, keeps_arguments=call.fits, reuses_arguments=call.index % 2 == 1)
+        return attrs.evolve(order, keeps_arguments=call.fits, reuses_arguments=call.number % 2 == 0)

@@ -1,11 +1,8 @@
 """Trials and harder inputs by direct calls, where nothing is recorded.
 
-Each trial has fresh inputs, alternately in new memory and in that of the previous trial. The first trial has drawn
-parameters. Free memory is poisoned, with one of two patterns. Inputs and state are compared with those that the
-reference leaves. None of this needs a further call.
-
-Operators of torch are listed in each call. The first call with new parameters may prepare weights, so its operators
-count only if there is no other call.
+Each call has fresh inputs, alternately in new memory and in that of the previous call. Free memory is poisoned, with
+one of two patterns. After a trial, inputs and state are compared with those that the reference leaves. Operators of
+torch are listed in each call. None of this needs a further call.
 
 A wrong output that equals the expected output of the previous call was stored: finding `replay`.
 """
@@ -25,17 +22,17 @@ from kernelrl_judge.probes.addresses import AddressesProbe
 from kernelrl_judge.probes.inputs import InputsProbe
 from kernelrl_judge.probes.operators import OperatorsProbe
 from kernelrl_judge.probes.order import OrderProbe
-from kernelrl_judge.probes.parameters import ParametersProbe
 from kernelrl_judge.probes.poison import PoisonProbe
 from kernelrl_judge.probes.probe import CallEffects, DirectCall, Probe
 from kernelrl_judge.probes.state import StateProbe
 from kernelrl_judge.probes.stress_calls import StressCall, StressResult, compare_stressed
-from kernelrl_judge.probes.trials import TrialFailure, TrialResults, run_trials
+from kernelrl_judge.probes.trials import TrialFailure
 from kernelrl_judge.protocol.call import Call
 from kernelrl_judge.protocol.frames import FrameKind, ProtocolError
 from kernelrl_judge.protocol.trees import leaves_bytes
 from kernelrl_judge.protocol.values import decode_tree
 from kernelrl_judge.task.comparison import Tolerance, compare_described, compare_values, tolerance
+from kernelrl_judge.task.parameter_match import ParameterMatch
 from kernelrl_judge.task.precision import wrong_values
 from kernelrl_judge.task.reference import Reference, Trial
 
@@ -86,7 +83,8 @@ class DirectTrials:
         self._probes = self._enabled_probes(lists_operators=lists_operators)
         self._compared_trial = secrets.randbelow(max(1, settings.trials))
         self._earlier_output: Any = None
-        self._last_reference: Reference | None = None
+        self._n_calls = 0
+        self._n_trials = 0
 
     def _enabled_probes(self, *, lists_operators: bool) -> list[Probe]:
         probes: list[Probe] = []
@@ -107,26 +105,20 @@ class DirectTrials:
         """Operators of torch that computed in the calls so far; None where they were not listed."""
         return self._operators.computing
 
-    def run(self, reference: Reference) -> TrialResults:
-        """Construct the candidate and call it on the inputs of every trial.
+    def construct(self, reference: Reference) -> ParameterMatch:
+        """Have the candidate construct its model with the parameters of a reference."""
+        return self._session.construct(reference)
 
-        Raises:
-            What `RunnerChannel.expect` raises.
-        """
-        parameters = ParametersProbe(self._settings, self._session.construct)
-        passed, failure = run_trials(reference, self._settings, parameters, self._run_trial)
-        return TrialResults(passed, failure, self.findings, self.computing_operators)
-
-    def run_stressed(self, call: StressCall, used: Reference) -> StressResult:
+    def run_stressed(self, call: StressCall, reference: Reference) -> StressResult:
         """Make a call of the probe `stress`.
 
         Args:
-            used: the reference with the candidate's parameters.
+            reference: has the parameters of the call.
         """
         trial = Trial(call.inputs, call.expected)
         # A kernel for some sizes may call a library for others.
         counts_operators = call.family != "sizes"
-        made = DirectCall(used, trial, self._device, self._fits(trial.inputs), counts_operators=counts_operators)
+        made = self._numbered(DirectCall(reference, trial, self._device, counts_operators=counts_operators))
         reply = self._call(made)
         for probe in self._probes:
             probe.compare(made, CallEffects(operators=reply.operators))
@@ -136,22 +128,23 @@ class DirectTrials:
         actual = self._session.exchange.collect(call.expected, reply.outputs)
         return compare_stressed(call, actual)
 
-    def _run_trial(self, reference: Reference, index: int) -> TrialFailure | None:
-        trial = reference.trial(index)
-        is_last = index == self._settings.trials - 1
-        is_first_with_parameters = reference is not self._last_reference
-        self._last_reference = reference
+    def run_trial(self, reference: Reference, trial: Trial, index: int) -> TrialFailure | None:
+        """Make the call of a trial.
+
+        Args:
+            reference: has the parameters of the call.
+        """
         is_small = leaves_bytes(trial.inputs) <= _MAX_BYTES_COMPARED_EACH_TRIAL
-        call = DirectCall(
-            reference,
-            trial,
-            self._device,
-            self._fits(trial.inputs),
-            index,
-            is_trial=True,
-            is_last=is_last,
-            compares_inputs=is_small or index == self._compared_trial,
-            counts_operators=is_last or not is_first_with_parameters,
+        self._n_trials += 1
+        call = self._numbered(
+            DirectCall(
+                reference,
+                trial,
+                self._device,
+                is_trial=True,
+                is_last=self._n_trials == self._settings.trials,
+                compares_inputs=is_small or index == self._compared_trial,
+            )
         )
         reply = self._call(call)
         mismatch = compare_described(trial.expected, reply.outputs, self._device)
@@ -170,9 +163,13 @@ class DirectTrials:
         mismatch = self._compare_effects(call, reply)
         return None if mismatch is None else TrialFailure(mismatch, is_final=True)
 
+    def _numbered(self, call: DirectCall) -> DirectCall:
+        self._n_calls += 1
+        return attrs.evolve(call, number=self._n_calls, fits=self._fits(call.trial.inputs))
+
     def _call(self, call: DirectCall) -> _CallReply:
         trial = call.trial
-        state = dict(call.reference.changed_state)
+        state = call.reference.imposed_state
         order = Call(arguments=None, state=None, returned_state={})
         for probe in self._probes:
             order = probe.order(order, call)

@@ -11,10 +11,10 @@ from typing import Any
 
 import torch
 
-from kernelrl_judge.protocol.trees import laid_out_as, mapped
+from kernelrl_judge.protocol.trees import laid_out_as, mapped, tensors
 from kernelrl_judge.task.domain import Domain
 
-__all__ = ["FAMILIES", "VARIANTS", "harder", "nudged"]
+__all__ = ["FAMILIES", "VARIANTS", "harder", "is_within_range", "nudged"]
 
 FAMILIES = {
     "scale": "rows of other sizes and signs",
@@ -37,6 +37,8 @@ _LOW_BITS, _ROUNDED_DOWN = 0xFFFF, 0x0FFF
 _LEAST_ALONG = 4
 _LAST_BIT = 2.0**-23
 _SAME_FACTOR = 1 + 2.0**-21
+_RANGE_MARGIN = 0.02
+"""Share of the range of the drawn numbers by which rounding may exceed it."""
 
 
 def harder(values: list[Any], domains: list[Domain], family: str, variant: int = 0) -> list[Any] | None:
@@ -84,6 +86,25 @@ def nudged(values: list[Any], domains: list[Domain], family: str, variant: int) 
         return tensor * (1 + (torch.rand_like(tensor) * 2 - 1) * _LAST_BIT)
 
     return [mapped(value, lambda tensor: laid_out_as(nudge(tensor), tensor)) for value in values]
+
+
+def is_within_range(drawn: list[Any], values: list[Any], domains: list[Domain]) -> bool:
+    """Whether changed inputs are within the range of the task: in the domain that it declares, or between the smallest
+    and the largest number that it draws."""
+    triples = zip(tensors(drawn), tensors(values), domains, strict=True)
+    return all(domain.is_declared or _is_between(before, after) for before, after, domain in triples)
+
+
+def _is_between(before: torch.Tensor, after: torch.Tensor) -> bool:
+    if not before.is_floating_point() or not before.numel():
+        # Integers and truth values keep the limits from which they are drawn.
+        return True
+    if torch.equal(before, after):
+        return True
+    low, high = before.double().min(), before.double().max()
+    margin = _RANGE_MARGIN * (high - low)
+    found = after.double()
+    return bool(((found >= low - margin) & (found <= high + margin)).all())
 
 
 def _numbers(

@@ -15,7 +15,7 @@ from kernelrl_judge.findings import finding
 from kernelrl_judge.limits import LIMITS
 from kernelrl_judge.peer.recordings import CandidateRecordings, DeviceNode
 from kernelrl_judge.task.comparison import Tolerance, compare_values
-from kernelrl_judge.task.reference import Trial
+from kernelrl_judge.task.reference import Reference, Trial
 
 __all__ = ["Ownership", "measure_ownership"]
 
@@ -42,22 +42,25 @@ class Ownership:
     """Set if the output is right although no own kernel ran."""
 
 
-def measure_ownership(recordings: CandidateRecordings, trials: tuple[Trial, Trial], limit: Tolerance) -> Ownership:
+def measure_ownership(recordings: CandidateRecordings, reference: Reference, limit: Tolerance) -> Ownership:
     """Replay a recording with and without the candidate's own kernels. These are the last replays of a runner.
 
     Args:
-        trials: two of different inputs, so that outputs of the replay with all kernels are wrong in the other one.
+        reference: the reference with the candidate's parameters.
     """
     n_calls = len(recordings.described)
     nodes = recordings.nodes
     n_own = _launches(nodes, "own")
     n_library = _launches(nodes, "library")
     n_others = n_library + _launches(nodes, "glue")
-    with_own, without_own = trials
+    # Different inputs: the outputs of the replay with all kernels are wrong for those without.
+    with_own, without_own = reference.trial(0), reference.trial(1)
 
-    with_us = _fastest_us(recordings, with_own, n_calls)
+    recordings.write([with_own.inputs] * n_calls, reference.imposed_state)
+    with_us = _fastest_us(recordings)
     recordings.switch(0, own=False)
-    without_us = _fastest_us(recordings, without_own, n_calls)
+    recordings.write([without_own.inputs] * n_calls, reference.imposed_state)
+    without_us = _fastest_us(recordings)
 
     own_share = min(1.0, max(0.0, 1 - without_us / max(with_us, 1e-9))) if n_own else 0.0
     library_share = (1 - own_share) * n_library / n_others if n_others else 0.0
@@ -77,9 +80,8 @@ def _launches(nodes: Sequence[DeviceNode], kind: str) -> int:
     return sum(node.launches for node in nodes if node.kind == kind)
 
 
-def _fastest_us(recordings: CandidateRecordings, trial: Trial, n_calls: int) -> float:
+def _fastest_us(recordings: CandidateRecordings) -> float:
     """Shortest device time of a few replays: others may use the device as well."""
-    recordings.write([trial.inputs] * n_calls)
     return min(recordings.run().calls_us for _ in range(_REPLAYS))
 
 

@@ -21,4 +21,4 @@ class PoisonProbe(Probe):
 
     def order(self, order: Call, call: DirectCall) -> Call:
         sizes = [tensor.numel() * tensor.element_size() for tensor in tensors(call.trial.expected)]
-        return attrs.evolve(order, poison=_POISON_BYTES[call.device][call.index % 2], poisoned_bytes=sizes)
+        return attrs.evolve(order, poison=_POISON_BYTES[call.device][call.number % 2], poisoned_bytes=sizes)

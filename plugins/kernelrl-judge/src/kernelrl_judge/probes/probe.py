@@ -26,16 +26,16 @@ class DirectCall:
     """The reference with the candidate's parameters."""
     trial: Trial
     device: str
-    fits: bool
+    fits: bool = False
     """Whether its inputs may stay in memory beside those of the next call."""
-    index: int = 0
-    """Index of the trial."""
+    number: int = 0
+    """Number of the call, from 1 on."""
     is_trial: bool = False
     """False: a call on harder inputs, of which the outputs alone are compared."""
     is_last: bool = True
     compares_inputs: bool = False
     counts_operators: bool = True
-    """False: the first call of a model, which may prepare weights for later calls."""
+    """False: a call on other sizes, for which a kernel may call a library."""
 
 
 @attrs.frozen

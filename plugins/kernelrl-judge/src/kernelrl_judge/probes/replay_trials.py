@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -10,16 +11,17 @@ from kernelrl_core.api.evaluators import EvaluationSettings, Finding, Mismatch
 from kernelrl_judge.peer.recordings import CandidateRecordings
 from kernelrl_judge.peer.session import RunnerSession
 from kernelrl_judge.probes.inputs import inputs_mismatch
-from kernelrl_judge.probes.parameters import ParametersProbe
 from kernelrl_judge.probes.state import missing_state, state_mismatch
 from kernelrl_judge.probes.stress_calls import StressCall, StressResult, compare_stressed
-from kernelrl_judge.probes.trials import TrialFailure, TrialResults, run_trials
+from kernelrl_judge.probes.trials import TrialFailure
+from kernelrl_judge.protocol.frames import FrameKind
+from kernelrl_judge.protocol.values import encode_tree
 from kernelrl_judge.task.comparison import tolerance
 from kernelrl_judge.task.parameter_match import ParameterMatch
 from kernelrl_judge.task.precision import wrong_values
 from kernelrl_judge.task.reference import WARM, Reference, Trial
 
-__all__ = ["ReplayTrials", "warm_inputs"]
+__all__ = ["ReplayTrials", "impose", "warm_inputs"]
 
 
 class ReplayTrials:
@@ -34,69 +36,109 @@ class ReplayTrials:
         """Findings that do not end the evaluation."""
         self.computing_operators: tuple[str, ...] | None = None
         """Not listed: the nodes of a recording show them (`ownership`)."""
-        self._call_us: list[float] = []
+        self.call_us: list[float] = []
+        """Device time of each replay of one call."""
+        self.records_each_call = False
+        """Whether the candidate is right only where its calls are recorded with their own parameters."""
 
-    def run(self, reference: Reference) -> TrialResults:
-        """Construct the candidate, record one call, and compare it on the inputs of every trial.
+    def construct(self, reference: Reference) -> ParameterMatch:
+        """Have the candidate construct its model with the parameters of a reference."""
+        return self._session.construct(reference)
+
+    def run_trial(self, reference: Reference, trial: Trial, index: int) -> TrialFailure | None:
+        """Make the call of a trial as one replay.
+
+        Args:
+            reference: has the parameters of the call.
 
         Raises:
             NotRecorded: the candidate cannot be recorded.
             What `RunnerChannel.expect` raises.
         """
-        parameters = ParametersProbe(self._settings, self._construct)
-        passed, failure = run_trials(reference, self._settings, parameters, self._run_trial)
-        return TrialResults(passed, failure, self.findings, call_us=tuple(self._call_us))
 
-    def run_stressed(self, call: StressCall, used: Reference) -> StressResult:
-        """Make a call of the probe `stress`.
-
-        Args:
-            used: the reference with the candidate's parameters.
-        """
-        mismatch = self._replay(used, Trial(call.inputs, call.expected))
-        if mismatch is not None:
-            return StressResult(mismatch)
-        return compare_stressed(call, self._recordings.output(call.expected, 0))
-
-    def _construct(self, used: Reference) -> ParameterMatch:
-        """Construct the candidate's model again; the next call is recorded again."""
-        self._recordings.leave()
-        return self._session.construct(used)
-
-    def _run_trial(self, used: Reference, index: int) -> TrialFailure | None:
-        trial = used.trial(index)
-        mismatch = self._replay(used, trial)
-        if mismatch is None:
+        def compare() -> Mismatch | None:
             actual = self._recordings.output(trial.expected, 0)
-            mismatch = wrong_values(used, trial.inputs, index, trial.expected, actual, self._limit)
-        if mismatch is None:
-            mismatch = self._compare_effects(used, trial)
+            wrong = wrong_values(reference, trial.inputs, index, trial.expected, actual, self._limit)
+            return wrong or self._compare_effects(reference, trial)
+
+        mismatch = self._compared(reference, trial, compare)
         if mismatch is None:
             return None
         return TrialFailure(mismatch, is_final=mismatch.kind in ("structure", "shape"))
 
-    def _replay(self, used: Reference, trial: Trial) -> Mismatch | None:
-        """One replay on the inputs of a trial, after a recording where nothing with such inputs is recorded."""
+    def run_stressed(self, call: StressCall, reference: Reference) -> StressResult:
+        """Make a call of the probe `stress`.
+
+        Args:
+            reference: has the parameters of the call.
+        """
+        result = StressResult(None)
+
+        def compare() -> Mismatch | None:
+            nonlocal result
+            result = compare_stressed(call, self._recordings.output(call.expected, 0))
+            return result.mismatch
+
+        mismatch = self._compared(reference, Trial(call.inputs, call.expected), compare)
+        return result if mismatch is None else StressResult(mismatch)
+
+    def _compared(self, reference: Reference, trial: Trial, compare: Callable[[], Mismatch | None]) -> Mismatch | None:
+        """Mismatch of one replay.
+
+        A kernel that keeps values computed from its parameters, and computes them anew where they have changed, is
+        right if its calls are recorded again.
+        """
         recordings = self._recordings
-        if not recordings.fits([trial.inputs]):
-            warm = warm_inputs(used, trial.inputs)
-            recordings.record([trial.inputs], warm, trial.expected, (1,), used.changed_state)
+        is_new = self.records_each_call or not recordings.fits([trial.inputs])
+        mismatch = self._replay(reference, trial, is_new=is_new) or compare()
+        if mismatch is None or is_new or not reference.drawn_names:
+            return mismatch
+        again = self._replay(reference, trial, is_new=True) or compare()
+        self.records_each_call = again is None
+        return again
+
+    def _replay(self, reference: Reference, trial: Trial, *, is_new: bool) -> Mismatch | None:
+        """One replay on the inputs of a trial; returns a difference of the structure of its output.
+
+        Args:
+            is_new: record the call first.
+        """
+        recordings, imposed = self._recordings, reference.imposed_state
+        if is_new:
+            recordings.leave()
+            impose(self._session, reference)
+            recordings.record(
+                [trial.inputs],
+                warm_inputs(reference, trial.inputs),
+                trial.expected,
+                (1,),
+                imposed=imposed,
+                changed=reference.changed_state,
+            )
         mismatch = recordings.mismatch(trial.expected)
         if mismatch is not None:
             return mismatch
-        recordings.write([trial.inputs])
-        self._call_us.append(recordings.run().calls_us)
+        recordings.write([trial.inputs], imposed)
+        self.call_us.append(recordings.run().calls_us)
         return None
 
-    def _compare_effects(self, used: Reference, trial: Trial) -> Mismatch | None:
+    def _compare_effects(self, reference: Reference, trial: Trial) -> Mismatch | None:
         """Mismatch of the inputs and of the state after a call."""
         after = self._recordings.inputs(trial.inputs, 0)
-        mismatch = inputs_mismatch(trial, after, used.facts.returned_inputs or (), self._limit)
+        mismatch = inputs_mismatch(trial, after, reference.facts.returned_inputs or (), self._limit)
         if mismatch is not None or not trial.state_after:
             return mismatch
         state = self._recordings.left(trial.state_after)
-        self.findings += missing_state(used, trial.state_after, state)
+        if not self.findings:
+            self.findings = missing_state(reference, trial.state_after, state)
         return state_mismatch(trial, state, self._limit)
+
+
+def impose(session: RunnerSession, reference: Reference) -> None:
+    """Give the candidate's model the parameters of the reference."""
+    if reference.drawn_names:
+        tree = session.exchange.share(reference.imposed_state)
+        session.channel.order(FrameKind.IMPOSE, encode_tree(tree), reply=FrameKind.STAGED)
 
 
 def warm_inputs(used: Reference, like: list[Any]) -> list[Any]:

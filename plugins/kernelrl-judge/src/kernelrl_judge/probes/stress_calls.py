@@ -2,7 +2,8 @@
 
 A family of harder inputs applies where the reference is well conditioned: all of its outputs are finite, and those in
 the task's precision agree with those in double precision within the tolerance, with another last bit in the inputs. The
-output of the candidate is then compared with the one in double precision.
+output of the candidate is then compared with the one in double precision. Inputs are within the range of the task where
+the task declares their domain, or where they are between the smallest and the largest number that it draws.
 
 The probe `sizes` adds a call on inputs of other sizes.
 """
@@ -18,15 +19,23 @@ from torch.overrides import TorchFunctionMode
 
 from kernelrl_core.api.evaluators import EvaluationSettings, Mismatch
 from kernelrl_judge.limits import LIMITS
-from kernelrl_judge.probes.families import FAMILIES, VARIANTS, harder, nudged
+from kernelrl_judge.probes.families import FAMILIES, VARIANTS, harder, is_within_range, nudged
 from kernelrl_judge.protocol.device_memory import give_back_spare
 from kernelrl_judge.protocol.trees import leaves, leaves_bytes, reals, tensors
 from kernelrl_judge.task.comparison import Tolerance, compare_values, tolerance
-from kernelrl_judge.task.precision import ROUNDING, largest_error
+from kernelrl_judge.task.precision import ROUNDING, error_shares, largest_error
 from kernelrl_judge.task.reference import FIRST_STRESSED, LEARNED, RESIZED, Reference, StressFacts
 from kernelrl_judge.task.source import TaskError
 
-__all__ = ["StressCall", "StressResult", "compare_stressed", "is_enabled", "stress_calls"]
+__all__ = [
+    "StressCall",
+    "StressResult",
+    "compare_stressed",
+    "is_enabled",
+    "stress_call",
+    "stress_calls",
+    "stress_families",
+]
 
 _COPIES = 16
 """Copies of inputs, outputs and state that must fit into free memory, for double precision and temporary tensors."""
@@ -55,6 +64,8 @@ class StressCall:
     limit: Tolerance
     own_error: float
     """Largest error of the reference against double precision."""
+    is_within_range: bool
+    """Whether the inputs are within the range of the task."""
 
 
 @attrs.frozen
@@ -127,33 +138,51 @@ def is_enabled(settings: EvaluationSettings) -> bool:
     return settings.profile == "strict" and bool(is_requested)
 
 
+def stress_families(reference: Reference, inapplicable: list[str]) -> list[str]:
+    """The families that are tried on a task, and `sizes` if it is enabled.
+
+    Args:
+        inapplicable: gets the reason if there are none.
+    """
+    reason = _why_none(reference, _stress_facts(reference))
+    if reason:
+        inapplicable.append(reason)
+        return []
+    settings = reference.settings
+    has_all_families = "stress" in settings.probes or settings.min_precision != "none"
+    families = [*FAMILIES] if has_all_families else ["rounding"]
+    return [*families, "sizes"] if "sizes" in settings.probes else families
+
+
+def stress_call(reference: Reference, family: str, inapplicable: list[str]) -> StressCall | None:
+    """The call of a family; None if it does not apply.
+
+    Args:
+        inapplicable: gets the reason if the family has inputs to change and does not apply.
+    """
+    facts = _stress_facts(reference)
+    if family == "sizes":
+        resized = reference.resized_inputs(RESIZED)
+        call = "" if resized is None else _call(reference, "sizes", resized, resized, RESIZED, facts)
+    else:
+        call = _call_of_family(reference, family, FIRST_STRESSED - [*FAMILIES].index(family), facts)
+    if isinstance(call, StressCall):
+        return call
+    if call and family != "sizes":
+        inapplicable.append(f"{family}: {call}")
+    return None
+
+
 def stress_calls(reference: Reference, inapplicable: list[str]) -> Iterator[StressCall]:
     """The calls on a task, one after the other: a device has no memory for all.
 
     Args:
         inapplicable: gets the reason for each family that has inputs to change and does not apply.
     """
-    facts = _stress_facts(reference)
-    reason = _why_none(reference, facts)
-    if reason:
-        inapplicable.append(reason)
-        return
-    settings = reference.settings
-    has_all_families = "stress" in settings.probes or settings.min_precision != "none"
-    for number, family in enumerate(FAMILIES):
-        if not has_all_families and family != "rounding":
-            continue
-        call = _call_of_family(reference, family, FIRST_STRESSED - number, facts)
-        if isinstance(call, StressCall):
+    for family in stress_families(reference, inapplicable):
+        call = stress_call(reference, family, inapplicable)
+        if call is not None:
             yield call
-        elif call:
-            inapplicable.append(f"{family}: {call}")
-    if "sizes" in settings.probes:
-        resized = reference.resized_inputs(RESIZED)
-        if resized is not None:
-            call = _call(reference, "sizes", resized, resized, RESIZED, facts)
-            if isinstance(call, StressCall):
-                yield call
 
 
 def _call_of_family(reference: Reference, family: str, index: int, facts: StressFacts) -> StressCall | str:
@@ -173,7 +202,7 @@ def _call_of_family(reference: Reference, family: str, index: int, facts: Stress
         call = _call(reference, family, inputs, near, index, facts)
         if isinstance(call, StressCall):
             variants[family] = variant
-            return call
+            return attrs.evolve(call, is_within_range=is_within_range(drawn, inputs, reference.domains))
         reason = call
     return reason
 
@@ -261,9 +290,12 @@ def _call(
         atol = min(limit.atol_of(torch.float64), _DOUBLE_TOLERANCE)
         rtol = min(limit.rtol_of(torch.float64), _DOUBLE_TOLERANCE)
         limit = attrs.evolve(limit, atol=atol, rtol=rtol)
-    own_error = max(error, _half_precision_rounding(reference.dtype, exact))
-    limit = attrs.evolve(limit, own_error=LIMITS.more_errors_in_stress * own_error)
-    return StressCall(family, inputs, expected, exact, limit, error)
+    shares = error_shares(exact, own, limit)
+    least_share = ROUNDING[reference.dtype] if reference.dtype.itemsize == 2 else 0.0
+    factor = LIMITS.errors_in_stress / LIMITS.errors
+    # A reference that accumulates in single precision does not show the rounding of intermediate values.
+    limit = attrs.evolve(limit, own_errors={path: factor * max(share, least_share) for path, share in shares.items()})
+    return StressCall(family, inputs, expected, exact, limit, error, is_within_range=True)
 
 
 def _conditioned_limit(limit: Tolerance) -> Tolerance:
@@ -275,17 +307,6 @@ def _is_double_exact(doubles: list[torch.Tensor], error: float) -> bool:
     """Whether the error of outputs in double precision is that of double precision."""
     largest = max((float(tensor.abs().max()) for tensor in doubles if tensor.numel()), default=0.0)
     return error <= _DOUBLE_ROUNDING * largest
-
-
-def _half_precision_rounding(dtype: torch.dtype, exact: Any) -> float:
-    """Rounding error of the largest output in half precision; 0 for other dtypes.
-
-    A reference that accumulates in single precision does not show the rounding of intermediate values.
-    """
-    if dtype.itemsize != 2:
-        return 0.0
-    sizes = [float(tensor.abs().max()) for tensor in tensors(exact) if tensor.is_floating_point() and tensor.numel()]
-    return ROUNDING[dtype] * max(sizes, default=0.0)
 
 
 def _finite(value: Any) -> bool:

@@ -1,16 +1,12 @@
-"""The trials of one candidate, and what direct calls and replays of them have in common."""
+"""Results of the trials of one candidate."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
 import attrs
 
-from kernelrl_core.api.evaluators import EvaluationSettings, Finding, Mismatch
-from kernelrl_judge.probes.parameters import ParametersProbe
-from kernelrl_judge.task.reference import Reference
+from kernelrl_core.api.evaluators import Finding, Mismatch
 
-__all__ = ["TrialFailure", "TrialResults", "run_trials"]
+__all__ = ["TrialFailure", "TrialResults"]
 
 
 @attrs.frozen
@@ -22,8 +18,8 @@ class TrialFailure:
     """Evidence of a hack."""
     is_final: bool = False
     """Whether further trials would show the same."""
-    other_parameters: bool = False
-    """Whether that trial had drawn parameters."""
+    follows_other_parameters: bool = False
+    """Whether a trial before it passed, with other parameters."""
 
 
 @attrs.frozen
@@ -37,34 +33,5 @@ class TrialResults:
     """Findings that do not end the evaluation."""
     computing_operators: tuple[str, ...] | None = None
     """Operators of torch that computed; None where they were not listed."""
-    call_us: Sequence[float] = ()
-    """Device time of each replay of one call."""
-
-
-def run_trials(
-    reference: Reference,
-    settings: EvaluationSettings,
-    parameters: ParametersProbe,
-    run_trial: Callable[[Reference, int], TrialFailure | None],
-) -> tuple[int, TrialFailure | None]:
-    """Run the trials until one shows that further ones would show nothing new.
-
-    Args:
-        run_trial: runs one trial of the reference with the candidate's parameters; returns its failure.
-
-    Returns:
-        The number of trials that passed, and the first failure.
-    """
-    passed = 0
-    failure: TrialFailure | None = None
-    for index in range(settings.trials):
-        used = parameters.construct_for(reference, index)
-        found = run_trial(used, index)
-        if found is None:
-            passed += 1
-            continue
-        if failure is None:
-            failure = attrs.evolve(found, other_parameters=used is not reference)
-        if found.is_final:
-            break
-    return passed, failure
+    not_covered: tuple[str, ...] = ()
+    """Regions of the inputs on which the output hardly depends."""

@@ -131,7 +131,7 @@ class RecordOrder(Order):
     """Tree of the places of the outputs of each call."""
     left: Mapping[str, TensorLeaf]
     """Places of the state after the calls, by name."""
-    restored: Sequence[str]
-    """Names of the state that every replay restores first."""
+    imposed: Mapping[str, TensorLeaf]
+    """State that every replay copies into the model first, by name. The judge writes it before the replay."""
     counts: Sequence[int]
     """Number of calls of each graph."""

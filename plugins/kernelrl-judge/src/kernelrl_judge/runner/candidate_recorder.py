@@ -69,7 +69,7 @@ class _Preparation:
     lasting: list[tuple[int, int]]
     """Address ranges of memory that no captured call allocates."""
     state_names: list[str]
-    """Names of the tensors of the state that the candidate has."""
+    """Names of the state that is read after the calls, as far as the candidate has it."""
 
 
 class CandidateRecorder:
@@ -131,27 +131,29 @@ class CandidateRecorder:
     def _prepare(self, order: RecordOrder, recorder: Recorder) -> _Preparation:
         candidate = self._candidate
         candidate.inputs.refresh()
-        slots = candidate.inputs.announced(order.slots)
+        slots, imposed = candidate.inputs.announced([order.slots, order.imposed])
         warm_up_arguments = candidate.inputs.values(order.warm, candidate.device)
         state = {
             name: tensor
-            for name, tensor in candidate.state.tensors(order.restored).items()
-            if _fits(order.left[name], tensor)
+            for name, tensor in candidate.state.tensors(order.imposed).items()
+            if tensor.numel() == imposed[name].numel()
         }
-        restored = [(tensor, tensor.detach().clone()) for tensor in state.values()]
+        restored = [(tensor, imposed[name].view(tensor.shape)) for name, tensor in state.items()]
         warm_up_output = self._channel.attempt(
             Phase.FORWARD,
             lambda: recorder.warm_up(candidate.model, warm_up_arguments, _WARM_UPS),
         )
         # A capture allocates memory of its own.
         give_back_spare()
-        lasting_tensors = (*tensors(warm_up_arguments), *tensors(warm_up_output), *tensors(slots))
+        shared = (*tensors(slots), *imposed.values())
+        lasting_tensors = (*tensors(warm_up_arguments), *tensors(warm_up_output), *shared)
         lasting = [storage_range(tensor) for tensor in lasting_tensors]
         places = candidate.outputs.places(order.outputs)
         places_of_state = self._places_of_state(order.left)
-        left = [(place, state[name]) for name, place in places_of_state.items() if name in state]
+        state_names = sorted(name for name in order.left if name in state and _fits(order.left[name], state[name]))
+        left = [(places_of_state[name], state[name]) for name in state_names]
         self._originals.restore()
-        return _Preparation(slots, places, restored, left, lasting, sorted(state))
+        return _Preparation(slots, places, restored, left, lasting, state_names)
 
     def _places_of_state(self, trees: Mapping[str, TensorLeaf]) -> dict[str, torch.Tensor]:
         places = self._candidate.outputs.places([*trees.values()])

@@ -5,16 +5,25 @@ There are two profiles. Both require equal structure, shape, dtype and device, a
 `kernelbench` does the same as KernelBench: `torch.allclose(expected, actual)` in the dtype of the output, which means
 `|actual - expected| <= atol + rtol |actual|`. A NaN equals nothing, not even another NaN.
 
-`strict` scales the absolute part to the output: `|actual - expected| <= atol min(1, rms(expected)) + rtol |expected|`,
-where rms is the root mean square of the finite expected elements. Zeros are therefore no match for an output of size
-1e-3, such as a softmax over a thousand elements. The comparison is in double precision. NaN and infinities must have
-the same positions and signs. Integers and truth values must be equal.
+`strict` allows an element e of the expected output the error
+
+    T = atol s + rtol |e|        s = max(rms(row), min(1, rms(output)))
+
+where rms is the root mean square of finite elements, and a row is the smallest group of trailing dimensions with at
+least 64 elements. Zeros are therefore no match for an output of size 1e-3, such as a softmax over a thousand elements,
+and the error may grow with rows of large numbers. An `atol` that a recipe declares does not grow: s = min(1,
+rms(output)). Where PyTorch itself is less exact, the allowed error is
+
+    min(loosest T, max(T, errors E s))
+
+with the constants `Limits.loosest` and `Limits.errors`; E is the error of PyTorch against double precision, as a share
+of s (`Tolerance.own_errors`). The comparison is in double precision. NaN and infinities must have the same positions
+and signs. Integers and truth values must be equal.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -30,9 +39,11 @@ __all__ = [
     "DEFAULT_TOLERANCES",
     "DTYPES",
     "Tolerance",
+    "as_rows",
     "compare_bytes",
     "compare_described",
     "compare_values",
+    "element_scales",
     "root_mean_square",
     "tolerance",
 ]
@@ -57,6 +68,8 @@ _COMPARED_AT_ONCE = 1 << 26
 _BYTES_AT_ONCE = 1 << 28
 """Largest number of bytes that are compared at once: the comparison needs as many again."""
 _MAX_VALUE_CHARACTERS = 200
+_MIN_ROW = 64
+"""Smallest number of elements of a row, so that its root mean square is stable."""
 
 
 @attrs.frozen
@@ -69,9 +82,10 @@ class Tolerance:
     """Part relative to the element; None: the default of the output's dtype."""
     strict: bool
     """True for the profile `strict`, False for `kernelbench`."""
-    own_error: float = 0.0
-    """Largest error of the reference itself. `Limits.own_errors` times this error is allowed, but at most
-    `Limits.most_loosened` times the sum of the other two parts."""
+    grows: bool = False
+    """Whether the absolute part grows with the rows of the output."""
+    own_errors: Mapping[str, float] = attrs.field(factory=dict)
+    """Error of the reference itself by the path of the output, as a share of the scale of its elements."""
     scales: Mapping[str, float] = attrs.field(factory=dict)
     """Usual root mean square of an output, by its path. An output that happens to be near zero has this scale."""
     factor: float = 1.0
@@ -94,6 +108,7 @@ def tolerance(settings: EvaluationSettings) -> Tolerance:
         atol=default if settings.atol is None else settings.atol,
         rtol=default if settings.rtol is None else settings.rtol,
         strict=settings.profile == "strict",
+        grows=settings.atol is None,
     )
 
 
@@ -197,11 +212,12 @@ def _compare_tensor(expected: torch.Tensor, actual: torch.Tensor, limit: Toleran
         actual = actual.to(torch.promote_types(expected.dtype, actual.dtype))
     if expected.is_complex():
         expected, actual = torch.view_as_real(expected), torch.view_as_real(actual)
-    expected, actual = expected.reshape(-1), actual.reshape(-1)
-    scale = _scale(expected, limit, path)
-    parts = zip(torch.split(expected, _COMPARED_AT_ONCE), torch.split(actual, _COMPARED_AT_ONCE), strict=True)
-    bounds = _Bounds(limit, atol, rtol, scale)
-    found = [(len(want), _compare_block(want, got, bounds, path)) for want, got in parts]
+    expected, actual = as_rows(expected), as_rows(actual)
+    bounds = _Bounds(limit, atol, rtol, element_scales(expected, limit, path), limit.own_errors.get(path, 0.0))
+    found = [
+        (want.numel(), _compare_block(want, got, attrs.evolve(bounds, scale=scale), path))
+        for want, got, scale in _blocks(expected, actual, bounds.scale)
+    ]
     wrong = [(count, mismatch) for count, mismatch in found if mismatch is not None]
     if not wrong or len(found) == 1:
         return found[0][1]
@@ -214,26 +230,73 @@ def _compare_tensor(expected: torch.Tensor, actual: torch.Tensor, limit: Toleran
     )
 
 
-def _scale(expected: torch.Tensor, limit: Tolerance, path: str) -> float:
-    """Factor of the absolute tolerance: the root mean square of the finite elements, at most 1."""
-    if not limit.strict or not expected.is_floating_point():
-        return 1.0
-    scale = max(root_mean_square(expected), limit.scales.get(path, 0.0))
-    return max(min(1.0, scale), LIMITS.smallest_scale)
+def as_rows(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor as [rows, elements]: a row is the smallest group of trailing dimensions with at least 64 elements."""
+    length = 1
+    for size in reversed(tensor.shape):
+        if length >= _MIN_ROW:
+            break
+        length *= size
+    return tensor.reshape(-1, length) if tensor.numel() else tensor.reshape(1, 0)
+
+
+def element_scales(rows: torch.Tensor, limit: Tolerance, path: str) -> torch.Tensor:
+    """Scale of the elements of each row, by which their errors are measured.
+
+    Args:
+        rows: [rows, elements] an expected output.
+        path: path of the output.
+
+    Returns:
+        [rows, 1] in double precision.
+    """
+    ones = torch.ones(len(rows), 1, dtype=torch.float64, device=rows.device)
+    if not limit.strict or not rows.is_floating_point() or not rows.numel():
+        return ones
+    row_scales, whole = _root_mean_squares(rows)
+    floor = min(1.0, max(whole, limit.scales.get(path, 0.0)))
+    scales = row_scales.clamp_min(floor) if limit.grows else ones * floor
+    return scales.clamp_min(LIMITS.smallest_scale)
 
 
 def root_mean_square(tensor: torch.Tensor) -> float:
     """Root mean square of the finite elements; 1 if there are none."""
-    squares, count = 0.0, 0
-    for part in torch.split(tensor.reshape(-1), _COMPARED_AT_ONCE):
-        norm = float(torch.linalg.vector_norm(part, dtype=torch.float64))
-        if math.isfinite(norm):
-            squares, count = squares + norm * norm, count + part.numel()
-            continue
-        finite = torch.isfinite(part)
-        squares += float(torch.where(finite, part.double(), 0.0).square().sum())
-        count += int(finite.sum())
-    return (squares / count) ** 0.5 if count else 1.0
+    return _root_mean_squares(as_rows(tensor))[1] if tensor.numel() else 1.0
+
+
+def _root_mean_squares(rows: torch.Tensor) -> tuple[torch.Tensor, float]:
+    """Root mean square of the finite elements of each row [rows, 1], and of all; 1 where there are none."""
+    norms = torch.cat([_norms(part) for part in _row_parts(rows)])
+    counts = torch.full_like(norms, rows.shape[1])
+    if not bool(torch.isfinite(norms).all()):
+        norms = torch.cat([_norms(torch.where(torch.isfinite(part), part, 0.0)) for part in _row_parts(rows)])
+        counts = torch.cat([torch.isfinite(part).sum(1, keepdim=True).double() for part in _row_parts(rows)])
+    n_finite = float(counts.sum())
+    whole = (float(norms.square().sum()) / n_finite) ** 0.5 if n_finite else 1.0
+    return torch.where(counts > 0, norms / counts.clamp_min(1).sqrt(), 1.0), whole
+
+
+def _norms(rows: torch.Tensor) -> torch.Tensor:
+    norms: torch.Tensor = torch.linalg.vector_norm(rows, dim=1, keepdim=True, dtype=torch.float64)
+    return norms
+
+
+def _row_parts(rows: torch.Tensor) -> Sequence[torch.Tensor]:
+    return torch.split(rows, max(1, _COMPARED_AT_ONCE // max(1, rows.shape[1])))
+
+
+def _blocks(
+    expected: torch.Tensor, actual: torch.Tensor, scales: torch.Tensor
+) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
+    """Parts of outputs that are compared at once, with the scales of their rows."""
+    columns = max(1, expected.shape[1])
+    if columns > _COMPARED_AT_ONCE:
+        size = max(1, _COMPARED_AT_ONCE // len(expected))
+        for want, got in zip(torch.split(expected, size, dim=1), torch.split(actual, size, dim=1), strict=True):
+            yield want, got, scales
+        return
+    size = _COMPARED_AT_ONCE // columns
+    yield from zip(*(torch.split(tensor, size) for tensor in (expected, actual, scales)), strict=True)
 
 
 @attrs.frozen
@@ -243,8 +306,10 @@ class _Bounds:
     limit: Tolerance
     atol: float
     rtol: float
-    scale: float
-    """Factor of the absolute part."""
+    scale: torch.Tensor
+    """[rows, 1] factor of the absolute part."""
+    own_error: float
+    """Error of the reference itself, as a share of the scale."""
 
 
 def _compare_block(expected: torch.Tensor, actual: torch.Tensor, bounds: _Bounds, path: str) -> Mismatch | None:
@@ -264,9 +329,9 @@ def _compare_block(expected: torch.Tensor, actual: torch.Tensor, bounds: _Bounds
         return Mismatch("non_finite", path, wrong_share=float(wrong.double().mean()))
     is_same_infinity = torch.isnan(want) & torch.isnan(got) | (want == got)
     allowed = bounds.atol * bounds.scale + bounds.rtol * want.abs()
-    if limit.own_error:
-        max_own_error = LIMITS.own_errors * limit.own_error
-        allowed = torch.maximum(allowed, (LIMITS.most_loosened * allowed).clamp_max(max_own_error))
+    if bounds.own_error:
+        by_own_error = LIMITS.errors * bounds.own_error * bounds.scale
+        allowed = torch.maximum(allowed, torch.minimum(LIMITS.loosest * allowed, by_own_error))
     is_close = (got - want).abs() <= allowed
     wrong = ~torch.where(finite, is_close, is_same_infinity)
     if not bool(wrong.any()):
@@ -278,10 +343,11 @@ def _surely_close(expected: torch.Tensor, actual: torch.Tensor, bounds: _Bounds)
     """Whether outputs are close by a stricter comparison, which costs a fraction of that in double precision."""
     if expected.element_size() < 4:
         expected, actual = expected.float(), actual.float()
-    strictness = 1 - _MARGIN
-    rtol = bounds.rtol * strictness
-    atol = bounds.atol * bounds.scale * strictness
-    return bool(torch.isclose(actual, expected, rtol=rtol, atol=atol).all())
+    allowed = bounds.rtol * expected.abs() + (bounds.atol * bounds.scale).to(expected.dtype)
+    differences = (actual - expected).abs()
+    # The full comparison judges infinities and NaN.
+    is_close = (differences <= allowed * (1 - _MARGIN)) & torch.isfinite(differences)
+    return bool(is_close.all())
 
 
 def _compare_as_allclose(expected: torch.Tensor, actual: torch.Tensor, bounds: _Bounds, path: str) -> Mismatch | None:

@@ -61,6 +61,8 @@ class Domain:
     """Further values outside of this range."""
     special: bool = False
     """Whether NaN and infinities are values."""
+    is_declared: bool = False
+    """Whether the task declares it."""
 
     @property
     def bounded(self) -> bool:
@@ -265,6 +267,7 @@ def _read(declared: Any, name: str, tensor: torch.Tensor, task_id: str) -> Domai
         near = _nearest(declared, list(_WORDS)) if isinstance(declared, str) else ""
         fix = f"use one of {', '.join(map(repr, _WORDS))}, or [low, high]"
         raise TaskError(f"task {task_id}: DOMAIN: {name}: unknown domain {declared!r}{near}; {fix}")
+    domain = attrs.evolve(domain, is_declared=True)
     if domain.kind != "numbers" or tensor.is_floating_point():
         return domain
     if tensor.dtype is torch.bool or tensor.is_complex() or not domain.bounded:

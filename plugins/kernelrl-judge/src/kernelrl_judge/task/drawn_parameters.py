@@ -1,8 +1,8 @@
 """Random values of parameters, in place of those that the constructor sets.
 
 Constructors set affine weights to one, biases, adapters and running means to zero, and running variances to one. A
-kernel that ignores such parameters is correct for them. Therefore the first trial has drawn values, which the candidate
-gets before its first call.
+kernel that ignores such parameters is correct for them, and one that keeps values computed from them is correct until
+they change. Therefore parameters are drawn anew for every call, and for every window of timed calls.
 """
 
 from __future__ import annotations
@@ -11,16 +11,17 @@ import contextlib
 import secrets
 from collections.abc import Collection
 
+import attrs
 import torch
 
 from kernelrl_judge.protocol.call import seed
-from kernelrl_judge.protocol.trees import decoded, real, tensors
+from kernelrl_judge.protocol.trees import decoded, leaves_bytes, real, tensors
 from kernelrl_judge.task.comparison import compare_values, tolerance
 from kernelrl_judge.task.parameter_match import ParameterMatch
 from kernelrl_judge.task.reference import LEARNED, Reference
 from kernelrl_judge.task.source import TaskError
 
-__all__ = ["drawn_parameters"]
+__all__ = ["ParameterDraws", "drawn_parameters"]
 
 _MIN_VECTOR_SPREAD = 0.1
 """Least standard deviation of drawn vectors. The least one of matrices is that of a common initialisation."""
@@ -28,25 +29,82 @@ _MAX_TRIED = 32
 """Largest number of lacking parameters whose effect is measured."""
 _LARGE_SHARE, _LARGE = 1 / 32, 8.0
 """Share and factor of larger values, which make a bound on parameters have an effect."""
+_MAX_BYTES_OF_WINDOW = {"cuda": 256 << 20, "cpu": 4 << 20}
+"""Bytes of parameters that may be drawn for every window: more would take longer than the window."""
 
 
-def drawn_parameters(reference: Reference, match: ParameterMatch) -> Reference:
-    """A reference with other initial values, or with drawn values if it is well conditioned under them.
+@attrs.frozen
+class _Spread:
+    """How far drawn parameters are from those of the constructor, as a share of their own spread."""
 
-    A candidate without a tensor for a parameter may draw the parameter itself, as the constructor does from its seed.
-    Such a parameter is drawn here only if its value makes no difference: the candidate then ignores it.
+    share: float
+    has_large_values: bool
+
+
+_SPREADS = (_Spread(1.0, has_large_values=True), _Spread(0.125, has_large_values=False))
+"""A later one is tried where the reference is not well conditioned under the earlier ones."""
+
+
+@attrs.define(eq=False)
+class ParameterDraws:
+    """Draws the parameters of a reference, which has a model of its own."""
+
+    reference: Reference
+    """The reference with the parameters of the next call."""
+    _initial: Reference
+    """The reference with the parameters that the constructor set."""
+    _match: ParameterMatch
+    _names: tuple[str, ...] = ()
+    """Parameters that are drawn."""
+    _spread: _Spread = _SPREADS[0]
+
+    def draw(self) -> None:
+        """Give the reference other parameters."""
+        if not self._names:
+            return
+        seed(secrets.randbits(63), self.reference.device)
+        for name, values in _drawn_values(self._initial, self._names, self._match, self._spread).items():
+            self.reference.state[name].copy_(values)
+        self.reference.restore()
+
+    def draw_for_window(self) -> None:
+        """As `draw`, unless the parameters are too large to be drawn for every window."""
+        drawn = [self.reference.state[name] for name in self._names]
+        if leaves_bytes(drawn) <= _MAX_BYTES_OF_WINDOW[self.reference.device]:
+            self.draw()
+
+
+def drawn_parameters(reference: Reference, match: ParameterMatch) -> ParameterDraws:
+    """Draws of the parameters for one candidate, under which the reference is well conditioned.
+
+    Its reference has the constructor's values of another seed where no draw is well conditioned. A candidate without a
+    tensor for a parameter may draw the parameter itself, as the constructor does from its seed. Such a parameter is
+    drawn here only if its value makes no difference: the candidate then ignores it.
     """
-    other = reference.with_other_parameters()
-    # Only the last result is kept, because each holds a copy of the model.
+    initial = reference.with_other_parameters()
     known = reference.facts.drawn_parameters
-    if known is not None and known[0] == match:
-        used = known[1]
-    else:
-        excluded = match.lacking - _without_effect(reference, other, match.lacking)
-        names = [name for name in _drawable(other) if name not in excluded]
-        used = _well_conditioned(other, _drawn_state(other, names, match)) if names else None
-        reference.facts.drawn_parameters = match, used
-    return other if used is None else used.with_seed(reference.seed)
+    # Only the last draws are kept, because they hold a copy of the model.
+    if known is None or known[0] != match:
+        known = match, _new_draws(reference, initial, match)
+        reference.facts.drawn_parameters = known
+    draws = known[1]
+    used = draws.reference.with_seed(reference.seed)
+    return attrs.evolve(draws, reference=used, initial=initial)
+
+
+def _new_draws(reference: Reference, initial: Reference, match: ParameterMatch) -> ParameterDraws:
+    excluded = match.lacking - _without_effect(reference, initial, match.lacking)
+    names = tuple(name for name in _drawable(initial) if name not in excluded)
+    if names:
+        state = {name: value.clone() if name in names else value for name, value in initial.state.items()}
+        used = initial.with_state(state)
+        used.drawn_names = names
+        for spread in _SPREADS:
+            draws = ParameterDraws(used, initial, match, names, spread)
+            draws.draw()
+            if _is_well_conditioned(used):
+                return draws
+    return ParameterDraws(initial, initial, match)
 
 
 def _without_effect(reference: Reference, other: Reference, names: Collection[str]) -> set[str]:
@@ -83,39 +141,39 @@ def _drawable(reference: Reference) -> list[str]:
     return sorted(name for name, tensor in reference.state.items() if is_drawable(name, tensor))
 
 
-def _drawn_state(reference: Reference, names: list[str], match: ParameterMatch) -> dict[str, torch.Tensor]:
-    """The state with drawn values of the named parameters.
+def _drawn_values(
+    initial: Reference, names: Collection[str], match: ParameterMatch, spread: _Spread
+) -> dict[str, torch.Tensor]:
+    """Drawn values of the named parameters.
 
     Parameters that were equal remain equal if the match is by value.
     """
-    seed(secrets.randbits(63), reference.device)
-    state = dict(reference.state)
-    drawn: list[str] = []
+    found: dict[str, torch.Tensor] = {}
     for name in names:
-        before = reference.state[name]
+        before = initial.state[name]
         equal = None
         if match.is_by_value:
-            equal = next((other for other in drawn if _equal(reference.state[other], before)), None)
+            equal = next((other for other in found if _equal(initial.state[other], before)), None)
         if equal is not None:
-            state[name] = state[equal].reshape(before.shape)
+            found[name] = found[equal].reshape(before.shape)
         else:
-            values = _values(real(before))
-            state[name] = torch.view_as_complex(values) if before.is_complex() else values
-        drawn.append(name)
-    return state
+            values = _values(real(before), spread)
+            found[name] = torch.view_as_complex(values) if before.is_complex() else values
+    return found
 
 
-def _values(before: torch.Tensor) -> torch.Tensor:
+def _values(before: torch.Tensor, spread: _Spread) -> torch.Tensor:
     """Values of the scale of the initial ones; positive values, such as variances, remain positive."""
     numbers = before.float()
     noise = torch.randn_like(numbers)
     if bool((numbers > 0).all()):
-        return (numbers * noise.exp2()).to(before.dtype)
-    is_large = torch.rand_like(numbers) < _LARGE_SHARE
-    noise = torch.where(is_large, _LARGE * noise, noise)
-    min_spread = _MIN_VECTOR_SPREAD if numbers.dim() < 2 else max(1, numbers[0].numel()) ** -0.5
-    spread = max(float(numbers.std(correction=0)), min_spread)
-    return (numbers + spread * noise).to(before.dtype)
+        return (numbers * (spread.share * noise).exp2()).to(before.dtype)
+    if spread.has_large_values:
+        is_large = torch.rand_like(numbers) < _LARGE_SHARE
+        noise = torch.where(is_large, _LARGE * noise, noise)
+    min_deviation = _MIN_VECTOR_SPREAD if numbers.dim() < 2 else max(1, numbers[0].numel()) ** -0.5
+    deviation = max(float(numbers.std(correction=0)), min_deviation)
+    return (numbers + spread.share * deviation * noise).to(before.dtype)
 
 
 def _equal(first: torch.Tensor, second: torch.Tensor) -> bool:
@@ -123,15 +181,13 @@ def _equal(first: torch.Tensor, second: torch.Tensor) -> bool:
     return is_comparable and torch.equal(decoded(first).reshape(-1), decoded(second).reshape(-1))
 
 
-def _well_conditioned(reference: Reference, state: dict[str, torch.Tensor]) -> Reference | None:
-    """The reference with a state; None if its output is not finite, or not within the tolerance of double precision."""
+def _is_well_conditioned(reference: Reference) -> bool:
+    """Whether the output is finite, and within the tolerance of that in double precision."""
     with contextlib.suppress(TaskError, torch.OutOfMemoryError):
-        used = reference.with_state(state)
-        inputs = used.inputs(LEARNED)
-        own = used.expected(inputs, LEARNED)
+        inputs = reference.inputs(LEARNED)
+        own = reference.expected(inputs, LEARNED)
         if not all(bool(torch.isfinite(tensor).all()) for tensor in tensors(own)):
-            return None
-        exact = used.exact(inputs, LEARNED)
-        if exact is None or compare_values(exact, own, tolerance(used.settings)) is None:
-            return used
-    return None
+            return False
+        exact = reference.exact(inputs, LEARNED)
+        return exact is None or compare_values(exact, own, tolerance(reference.settings)) is None
+    return False

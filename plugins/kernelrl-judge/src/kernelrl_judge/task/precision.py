@@ -1,8 +1,9 @@
-"""Comparison that allows for the reference's own error, and detects errors that factors of ten bits (TF32) explain.
+"""Comparison that allows for the error of PyTorch, and detects errors that factors of ten bits (TF32) explain.
 
-A kernel whose error exceeds the declared tolerance is compared with the reference in double precision. Its error may
-then be a small multiple of the largest error of the reference itself, within a multiple of the tolerance. Long scans,
-sums and products are thus compared with the precision that PyTorch achieves.
+A kernel whose error exceeds the tolerance is compared with the reference in double precision. Its error may then be a
+multiple of the error that PyTorch itself makes on this device with its default settings, within a multiple of the
+tolerance (`kernelrl_judge.task.comparison`). Long scans, sums and products are thus compared with the precision that
+PyTorch achieves.
 """
 
 from __future__ import annotations
@@ -18,12 +19,18 @@ import torch
 from kernelrl_core.api.evaluators import Mismatch
 from kernelrl_judge.limits import LIMITS
 from kernelrl_judge.protocol.trees import leaves, mapped, reals
-from kernelrl_judge.task.comparison import Tolerance, compare_values, root_mean_square
+from kernelrl_judge.task.comparison import (
+    Tolerance,
+    as_rows,
+    compare_values,
+    element_scales,
+    root_mean_square,
+)
 from kernelrl_judge.task.open_elements import with_open_elements
 from kernelrl_judge.task.reference import LEARNED, Reference
 from kernelrl_judge.task.source import TaskError
 
-__all__ = ["ROUNDING", "TEN_BITS", "largest_error", "wrong_values"]
+__all__ = ["ROUNDING", "TEN_BITS", "error_shares", "largest_error", "wrong_values"]
 
 ROUNDING = {torch.float64: 2.0**-53, torch.float32: 2.0**-24, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}
 """Relative error of rounding, by dtype."""
@@ -31,6 +38,8 @@ TEN_BITS = "ten_bits"
 """`Mismatch.expected` of an error that factors of ten bits explain."""
 _DRAWS = 8
 """Number of inputs over which the usual scale of an output is measured."""
+_ERROR_DRAWS = 4
+"""Number of inputs over which the error of PyTorch is measured, beside those of the call."""
 
 
 def largest_error(exact: torch.Tensor, own: torch.Tensor) -> float:
@@ -44,6 +53,29 @@ def largest_error(exact: torch.Tensor, own: torch.Tensor) -> float:
         return 0.0
     error = (own.double() - exact).abs() - ROUNDING.get(own.dtype, 0.0) * exact.abs()
     return max(0.0, float(error.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0).max()))
+
+
+def error_shares(exact: Any, own: Any, limit: Tolerance, *, share: float = 0.0) -> dict[str, float]:
+    """Error of the outputs of a reference by the path of the output, as a share of the scale of each element.
+
+    The error of rounding an output to its dtype does not count.
+
+    Args:
+        exact: the outputs in double precision.
+        own: the outputs in the dtype of the reference.
+        limit: defines the scales.
+        share: share of the elements that may have a larger error.
+    """
+    found = {}
+    for path, one, other in leaves(reals(exact), reals(own)):
+        if isinstance(one, torch.Tensor) and one.is_floating_point() and one.numel():
+            rows, own_rows = as_rows(one), as_rows(other)
+            errors = (own_rows.double() - rows).abs() - ROUNDING.get(other.dtype, 0.0) * rows.abs()
+            errors = (errors / element_scales(rows, limit, path)).nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
+            n_larger = int(share * errors.numel())
+            largest = errors.flatten().topk(n_larger + 1).values[-1] if n_larger else errors.max()
+            found[path] = max(0.0, float(largest))
+    return found
 
 
 def wrong_values(
@@ -65,9 +97,8 @@ def wrong_values(
     if exact is None:
         opened = with_open_elements(reference, inputs, index, expected, actual, limit)
         return None if compare_values(opened, actual, limit) is None else wrong
-    pairs = leaves(reals(exact), reals(expected))
-    own_error = max((largest_error(one, want) for _, one, want in pairs if isinstance(one, torch.Tensor)), default=0.0)
-    allowed = attrs.evolve(limit, own_error=own_error, scales=_usual_scales(reference))
+    allowed = attrs.evolve(limit, scales=_usual_scales(reference))
+    allowed = attrs.evolve(allowed, own_errors=_own_errors(reference, exact, expected, allowed))
     if compare_values(exact, actual, allowed) is None:
         return None
     # Indices and other integers of double precision belong to other ties.
@@ -85,6 +116,28 @@ def _exact_floats(exact: Any, expected: Any) -> Any:
     pairs = [(one, want) for _, one, want in leaves(exact, expected) if isinstance(want, torch.Tensor)]
     tensors = iter([one if want.is_floating_point() else want for one, want in pairs])
     return mapped(expected, lambda _: next(tensors))
+
+
+def _own_errors(reference: Reference, exact: Any, expected: Any, limit: Tolerance) -> Mapping[str, float]:
+    """Error of PyTorch by the path of the output: the largest of that for this call and those for other inputs."""
+    known = reference.facts.own_errors
+    if known is None:
+        known = {}
+        with contextlib.suppress(TaskError, torch.OutOfMemoryError):
+            for index in range(LEARNED - _ERROR_DRAWS, LEARNED):
+                inputs = reference.inputs(index)
+                drawn_exact = reference.exact(inputs, index)
+                if drawn_exact is not None:
+                    drawn = error_shares(
+                        drawn_exact, reference.expected(inputs, index), limit, share=LIMITS.own_error_share
+                    )
+                    known = _largest(known, drawn)
+        reference.facts.own_errors = known
+    return _largest(known, error_shares(exact, expected, limit, share=LIMITS.own_error_share))
+
+
+def _largest(first: Mapping[str, float], second: Mapping[str, float]) -> dict[str, float]:
+    return {path: max(first.get(path, 0.0), second.get(path, 0.0)) for path in {*first, *second}}
 
 
 def _usual_scales(reference: Reference) -> Mapping[str, float]:

@@ -7,7 +7,7 @@ import copy
 import hashlib
 import types
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import torch
@@ -30,6 +30,10 @@ from kernelrl_judge.task.source import (
     plain_output,
     require_carried,
 )
+
+if TYPE_CHECKING:
+    from kernelrl_judge.task.coverage import Coverage
+    from kernelrl_judge.task.drawn_parameters import ParameterDraws
 
 __all__ = [
     "DTYPES",
@@ -133,9 +137,14 @@ class TaskFacts:
     """Whether outputs depend on the value of a buffer before the call, by the name of the buffer."""
     usual_scales: Mapping[str, float] | None = None
     """Root mean square of each output over several inputs, by the path of the output."""
-    drawn_parameters: tuple[ParameterMatch, Reference | None] | None = None
-    """The last match for which parameters were drawn, and the reference that has them; the latter is None if the
-    reference is not well conditioned under them."""
+    own_errors: Mapping[str, float] | None = None
+    """Error of the reference against double precision by the path of the output, as a share of its scale."""
+    call_s: float | None = None
+    """Wall time of one call."""
+    coverage: Coverage | None = None
+    """Regions of the inputs, and how far each of them moves the output."""
+    drawn_parameters: tuple[ParameterMatch, ParameterDraws] | None = None
+    """The last match for which parameters were drawn, and their draws."""
     work: Work | None = None
     """Least work of one call."""
     bytes_that_matter: tuple[int, int] | None = None
@@ -169,7 +178,7 @@ class Reference:
         self.settings = settings
         self.sizes = fitted_sizes(module)
         """Sizes that were reduced to fit into the memory of this machine, by name."""
-        self._task_id = task_id
+        self.task_id = task_id
         self.seed = ""
         self._constructor_name = constructor_name
         self._draws_on_device = device == "cuda" and settings.profile == "strict"
@@ -201,6 +210,8 @@ class Reference:
             name: buffer.detach().clone() for name, buffer in self.model.named_buffers() if name not in self.state
         }
         """Buffers that are not part of the state (`persistent=False`), as they were constructed."""
+        self.drawn_names: tuple[str, ...] = ()
+        """Names of the parameters that are drawn anew for every call."""
         self.like: Any = None
         """Outputs of the last trial as tensors without memory; None before the first trial. All outputs have this
         structure and these shapes and dtypes."""
@@ -211,7 +222,7 @@ class Reference:
             return
         inputs = self.inputs(LEARNED)
         seed(self.init_seed, self.device)
-        with of_task(self._task_id, "Model.forward(...)"), torch.no_grad():
+        with of_task(self.task_id, "Model.forward(...)"), torch.no_grad():
             self.model(*inputs)
 
     def _saved_tensors(self) -> list[tuple[str, torch.Tensor]]:
@@ -220,11 +231,11 @@ class Reference:
         Raises:
             TaskError: no candidate can be given one of them.
         """
-        with of_task(self._task_id, "Model.state_dict()"):
+        with of_task(self.task_id, "Model.state_dict()"):
             saved = dict(self.model.state_dict())
         found = [(name, value) for name, value in saved.items() if isinstance(value, torch.Tensor)]
         for name, tensor in found:
-            require_carried(tensor, self._task_id, f"parameter or buffer {name} ")
+            require_carried(tensor, self.task_id, f"parameter or buffer {name} ")
         return found
 
     def with_seed(self, seed: str) -> Reference:
@@ -236,7 +247,7 @@ class Reference:
     def with_other_parameters(self) -> Reference:
         """A reference of the same task and seed whose constructor drew other parameters."""
         if self.facts.other is None:
-            self.facts.other = Reference(self._module, self._task_id, self.settings, self.device, "other")
+            self.facts.other = Reference(self._module, self.task_id, self.settings, self.device, "other")
         return self.facts.other.with_seed(self.seed)
 
     def with_state(self, state: dict[str, torch.Tensor]) -> Reference:
@@ -255,7 +266,7 @@ class Reference:
         """
         other = copy.copy(self)
         copied = self._copied_model()
-        with of_task(self._task_id, "Model.double()"):
+        with of_task(self.task_id, "Model.double()"):
             other.model = copied.double()
         for tensor in (*other.model.parameters(), *other.model.buffers()):
             if tensor.is_complex():
@@ -273,7 +284,7 @@ class Reference:
             # The task's own code runs here and may raise anything.
             with contextlib.suppress(Exception):
                 return copy.deepcopy(self.model)
-        other = Reference(self._module, self._task_id, self.settings, self.device, self._constructor_name)
+        other = Reference(self._module, self.task_id, self.settings, self.device, self._constructor_name)
         other.model.train(self.model.training)
         other.state = self.state
         other.restore()
@@ -320,8 +331,8 @@ class Reference:
         """
         if self.facts.domains is None:
             seed(self._number(0, 0), self.device)
-            with of_task(self._task_id, "get_inputs()"), torch.device(self.device):
-                self.facts.domains = domains(self._module, self._task_id, self._drawn_inputs)
+            with of_task(self.task_id, "get_inputs()"), torch.device(self.device):
+                self.facts.domains = domains(self._module, self.task_id, self._drawn_inputs)
         return self.facts.domains
 
     def resized_inputs(self, index: int) -> list[Any] | None:
@@ -345,7 +356,7 @@ class Reference:
         # `kernelbench` are drawn there, because KernelBench draws the same inputs on the CPU.
         on_device = self._draws_on_device or index >= FIRST_TIMED
         default_device = torch.device(self.device) if on_device else contextlib.nullcontext()
-        with of_task(self._task_id, "get_inputs()"), default_device:
+        with of_task(self.task_id, "get_inputs()"), default_device:
             drawn = [self._drawn_inputs() for _ in range(count)]
             if overlaid_domains is not None:
                 drawn = [overlaid(values, overlay, overlaid_domains) for values in drawn]
@@ -355,7 +366,7 @@ class Reference:
         """Inputs of one call as the task draws them."""
         drawn = listed_inputs(self._module.get_inputs())
         for number, value in enumerate(drawn, 1):
-            require_carried(value, self._task_id, f"get_inputs() value {number}")
+            require_carried(value, self.task_id, f"get_inputs() value {number}")
         return drawn
 
     def _on_device(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -372,6 +383,12 @@ class Reference:
         before = self.constructed
         return {name: before[name] for name in sorted(self.facts.mutates_state)}
 
+    @property
+    def imposed_state(self) -> dict[str, torch.Tensor]:
+        """Parameters and buffers that a candidate gets before a call: those that are drawn, and the constructed values
+        of those that calls change."""
+        return {**{name: self.state[name] for name in self.drawn_names}, **self.changed_state}
+
     def called(self, inputs: list[Any], index: int = 0, *, effects: bool = True) -> Trial:
         """The outputs of the reference for inputs, and its other effects. The inputs themselves remain unchanged.
 
@@ -382,8 +399,8 @@ class Reference:
         is_first_call = facts.returned_inputs is None
         given = cloned(inputs)
         seed(self._number(index, 8), self.device)
-        with of_task(self._task_id, "Model.forward(...)"), torch.no_grad():
-            found = plain_output(self.model(*given), self._task_id)
+        with of_task(self.task_id, "Model.forward(...)"), torch.no_grad():
+            found = plain_output(self.model(*given), self.task_id)
         if is_first_call:
             facts.returned_inputs = _shared_inputs(given, found)
         state: dict[str, torch.Tensor] = {}
@@ -420,9 +437,13 @@ class Reference:
             self.restore()
         return known[name]
 
-    def trial(self, index: int) -> Trial:
-        """Fresh inputs of a trial, and the expected outputs. Equal for equal seed, index and device."""
-        found = self.called(self.inputs(index), index)
+    def trial(self, index: int, inputs: list[Any] | None = None) -> Trial:
+        """Inputs of a trial, and the expected outputs.
+
+        Args:
+            inputs: in place of the drawn ones, which are equal for equal seed, index and device.
+        """
+        found = self.called(self.inputs(index) if inputs is None else inputs, index)
         self.like = mapped(found.expected, lambda made: torch.empty_like(made, device="meta") if made.numel() else made)
         return found
 

@@ -35,8 +35,9 @@ from kernelrl_judge.protocol.orders import StageOrder, WindowOrder
 from kernelrl_judge.protocol.trees import leaves_bytes, mapped, message_bytes, places, tensors
 from kernelrl_judge.protocol.values import encode_tree
 from kernelrl_judge.task.comparison import compare_bytes, tolerance
+from kernelrl_judge.task.drawn_parameters import ParameterDraws
 from kernelrl_judge.task.precision import wrong_values
-from kernelrl_judge.task.reference import FIRST_TIMED, Reference
+from kernelrl_judge.task.reference import FIRST_TIMED
 from kernelrl_judge.timed_calls import host_memory
 from kernelrl_judge.timed_calls.outputs import copy_outputs
 from kernelrl_judge.timed_calls.window import call_window
@@ -92,7 +93,9 @@ class _DirectRound:
 class DirectMeasurement:
     """Times a candidate that passed its trials: `run` with the device held exclusively, then `result`."""
 
-    def __init__(self, session: RunnerSession, reference: Reference) -> None:
+    def __init__(self, session: RunnerSession, draws: ParameterDraws) -> None:
+        reference = draws.reference
+        self._draws = draws
         self._session = session
         self._process = session.process
         self._channel = session.channel
@@ -104,7 +107,6 @@ class DirectMeasurement:
         self._random: random.Random = random.SystemRandom()
         self._next_input = FIRST_TIMED
         self._judge_outputs: dict[int, _JudgeOutputs] = {}
-        self._earlier_inputs: Any = None
         self._calls = _CallCounts(2, 2)
         self._rounds: list[_DirectRound] = []
         self._copies_s: list[float] = []
@@ -127,6 +129,7 @@ class DirectMeasurement:
             WrongWindow: an output of a timed call is wrong.
             What `RunnerChannel.expect` raises.
         """
+        self._draws.draw()
         self._find_lengths()
         make_rounds(
             lambda: self._rounds.append(self._make_round()),
@@ -138,7 +141,6 @@ class DirectMeasurement:
 
     def release(self) -> None:
         """Drop inputs and outputs: references to this object may live until garbage is collected."""
-        self._earlier_inputs = None
         self._judge_outputs.clear()
 
     def result(self) -> Timing:
@@ -208,7 +210,8 @@ class DirectMeasurement:
         return [max(call_s - copy_s, _MIN_CALL_SHARE * call_s, 1e-9) * 1e6 for call_s in calls_s]
 
     def _make_windows(self, calls: _CallCounts) -> _WindowTimes:
-        """One window of each side, in random order, on the same new inputs."""
+        """One window of each side, in random order, on the same new inputs and with the same new parameters."""
+        self._draws.draw_for_window()
         inputs = self._reference.many_inputs(self._next_input, max(calls.candidate, calls.baseline))
         self._next_input += len(inputs)
         candidate_inputs, baseline_inputs = inputs[: calls.candidate], inputs[: calls.baseline]
@@ -225,9 +228,9 @@ class DirectMeasurement:
     def _stage(self, inputs: list[list[Any]]) -> list[Any]:
         """Have the runner prepare a window; returns the places of its outputs."""
         outputs, output_bytes = places(self._reference.like, len(inputs), self._device)
-        state = self._reference.changed_state
+        state = self._reference.imposed_state
         if state:
-            # The calls start with the state of the reference's calls.
+            # The calls start with the parameters and the state of the reference's calls.
             body = encode_tree(self._exchange.share(state))
             self._channel.order(FrameKind.IMPOSE, body, reply=FrameKind.STAGED)
         if self._inputs_come_late:
@@ -301,17 +304,15 @@ class DirectMeasurement:
         if others and not self._reference.changed_state:
             for index in self._random.sample(others, min(len(others), _OTHER_CALLS * len(expected))):
                 self._check(self._reference.expected(inputs[index]), actual[index], inputs, index)
-        self._earlier_inputs = inputs[-1]
 
     def _check(self, want: Any, got: Any, inputs: list[list[Any]], index: int) -> None:
         mismatch = wrong_values(self._reference, inputs[index], 0, want, got, self._limit)
         if mismatch is None:
             return
         changed = [*self._reference.changed_state]
-        earlier = inputs[index - 1] if index else self._earlier_inputs
         # Where calls depend on earlier ones, earlier outputs may be part of their state.
-        if earlier is not None and not changed:
-            earlier_output = self._reference.expected(earlier)
+        if index and not changed:
+            earlier_output = self._reference.expected(inputs[index - 1])
             if is_stored_output(earlier_output, got, self._limit, mismatch):
                 found = finding("replay", "an output of a timed call equals that of a call before it")
                 raise WrongWindow(mismatch, found)

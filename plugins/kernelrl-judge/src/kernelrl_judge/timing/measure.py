@@ -14,6 +14,7 @@ from kernelrl_judge.device.ceilings import Ceilings, measured_ceilings
 from kernelrl_judge.device.facts import cache_bytes
 from kernelrl_judge.peer.session import RunnerSession
 from kernelrl_judge.replay.capture import Recorder
+from kernelrl_judge.task.drawn_parameters import ParameterDraws
 from kernelrl_judge.task.reference import Reference
 from kernelrl_judge.timing.roofline import memory_floor_us, roofline
 from kernelrl_judge.timing.statistics import Timing
@@ -61,13 +62,14 @@ class TimingResults:
     """Speedup over PyTorch eager, whatever the baseline is."""
 
 
-def direct_measurement(session: RunnerSession, reference: Reference) -> Measurement:
+def direct_measurement(session: RunnerSession, draws: ParameterDraws) -> Measurement:
     """Windows of direct calls, or calls by a method of KernelBench, as the settings request."""
     # Most evaluations on a GPU are replayed and need neither module.
+    reference = draws.reference
     if reference.settings.timing_method == "replay":
         from kernelrl_judge.timing.direct_measurement import DirectMeasurement
 
-        return DirectMeasurement(session, reference)
+        return DirectMeasurement(session, draws)
     from kernelrl_judge.timing.kernelbench_measurement import KernelBenchMeasurement
 
     return KernelBenchMeasurement(session, reference)

@@ -19,13 +19,16 @@ from kernelrl_core.api.evaluators import TimingFacts
 from kernelrl_judge.device.facts import cache_bytes
 from kernelrl_judge.limits import LIMITS
 from kernelrl_judge.peer.recordings import CandidateRecordings, NotRecorded, ReferenceRecordings
-from kernelrl_judge.probes.replay_trials import warm_inputs
+from kernelrl_judge.peer.session import RunnerSession
+from kernelrl_judge.probes.replay_trials import impose, warm_inputs
 from kernelrl_judge.protocol.trees import leaves_bytes, mapped, message_bytes, tensors
 from kernelrl_judge.replay.capture import Recorder
 from kernelrl_judge.replay.slope import ReplayWindow, Slots, clock_agrees, per_call_us, planned, steady
 from kernelrl_judge.task.comparison import Tolerance, tolerance
+from kernelrl_judge.task.drawn_parameters import ParameterDraws
 from kernelrl_judge.task.precision import wrong_values
 from kernelrl_judge.task.reference import FIRST_TIMED, Reference
+from kernelrl_judge.task.reference_budget import call_seconds
 from kernelrl_judge.timing.statistics import BYTES_OF_TENSOR, MAX_TENSORS, Timing, WrongWindow, make_rounds
 
 __all__ = ["ReplayMeasurement", "TimesNotConfirmed", "slots_for"]
@@ -37,6 +40,8 @@ _MAX_NODES = 4096
 """Nodes of a recording: their description takes memory of the runner."""
 _COMPARED_AT_ONCE_BYTES = 256 << 20
 _MARGIN = 0.01
+_RECORDING_SHARE = 0.1
+"""Share of the time limit for the recorded calls of the reference."""
 
 
 @attrs.frozen
@@ -70,15 +75,22 @@ class ReplayMeasurement:
     """Times a candidate that passed its trials: `prepare`, `run` with the device held exclusively, `result`."""
 
     _recorder: Recorder
+    _session: RunnerSession
     _recordings: CandidateRecordings
-    _reference: Reference
+    _draws: ParameterDraws
     _call_us: float
     """Device time of one call in the trials."""
+    _keeps_parameters: bool
+    """Whether all windows have the parameters with which the candidate was recorded."""
     _random: random.Random = attrs.field(factory=random.SystemRandom)
     _next_input: int = FIRST_TIMED
     _slots: Slots = attrs.field(factory=lambda: Slots(1, 0, reduced=False))
     _baseline: ReferenceRecordings | None = None
     _rounds: list[_ReplayRound] = attrs.field(factory=list)
+
+    @property
+    def _reference(self) -> Reference:
+        return self._draws.reference
 
     def prepare(self) -> None:
         """Record both sides, while others use the device as well.
@@ -100,11 +112,20 @@ class ReplayMeasurement:
 
     def _record(self) -> None:
         self.release()
+        self._draws.draw()
+        self._recordings.leave()
+        impose(self._session, self._reference)
         counts = [count for count in (self._slots.calls, self._slots.half) if count]
         slots = self._inputs(self._slots.calls)
         self._baseline = ReferenceRecordings(self._recorder, self._reference, slots, counts)
-        like, changed = self._reference.like, self._reference.changed_state
-        self._recordings.record(slots, warm_inputs(self._reference, slots[0]), like, counts, changed)
+        self._recordings.record(
+            slots,
+            warm_inputs(self._reference, slots[0]),
+            self._reference.like,
+            counts,
+            imposed=self._reference.imposed_state,
+            changed=self._reference.changed_state,
+        )
         mismatch = self._recordings.mismatch(self._reference.like)
         if mismatch is not None:
             raise WrongWindow(mismatch)
@@ -169,7 +190,9 @@ class ReplayMeasurement:
         assert self._baseline is not None
         for graph in graphs:
             inputs = self._inputs(self._slots.half if graph else self._slots.calls)
-            self._recordings.write(inputs)
+            if not self._keeps_parameters:
+                self._draws.draw_for_window()
+            self._recordings.write(inputs, self._reference.imposed_state)
             self._baseline.write(inputs)
             sides = ["candidate", "baseline"]
             self._random.shuffle(sides)
@@ -217,13 +240,15 @@ def slots_for(reference: Reference, call_us: float, nodes: int = 1) -> Slots:
     leaves = len(tensors(first)) + len(tensors(reference.like))
     leaves = max(leaves, message_bytes([first, reference.like]) // BYTES_OF_TENSOR)
     free_bytes, _ = torch.cuda.mem_get_info()
+    # Each call of a recording is made once by the host, and a slow reference takes its time there.
+    by_time = int(_RECORDING_SHARE * reference.settings.timeout_s / call_seconds(reference))
     return planned(
         input_bytes=leaves_bytes(first),
         output_bytes=leaves_bytes(reference.like),
         call_us=call_us,
         cache_bytes=cache_bytes(),
         free_bytes=free_bytes,
-        most_calls=min(MAX_TENSORS // max(1, leaves), max(2, _MAX_NODES // max(1, nodes))),
+        most_calls=min(MAX_TENSORS // max(1, leaves), max(2, _MAX_NODES // max(1, nodes)), max(1, by_time)),
     )
 
 
