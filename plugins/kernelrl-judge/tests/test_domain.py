@@ -107,11 +107,11 @@ def test_a_declared_domain_has_bounds(declared: str, expected: tuple[float, floa
 
 def test_a_declared_range_of_integers_may_have_further_values() -> None:
     found = reference("return x * 2", "torch.randint(0, 9, (8,))", domain="{'x': [0, 8, -100]}")
-    assert found.domains == [Domain("integers", 0, 8, (-100,))]
+    assert found.domains == [Domain("integers", 0, 8, (-100,), is_declared=True)]
 
 
 def test_a_declared_input_may_stay_as_drawn() -> None:
-    assert reference("return x * 2", domain="{'x': 'as drawn'}").domains == [AS_DRAWN]
+    assert reference("return x * 2", domain="{'x': 'as drawn'}").domains == [Domain(is_declared=True)]
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ def test_a_failure_comes_back_as_it_was(phase: Phase, kind: str, name: str, text
             warm=[TensorLeaf("float32", (4,), "cuda", 256)],
             outputs=[TensorLeaf("float32", (4,), "cuda", 0)],
             left={"average": TensorLeaf("float32", (), "cuda", 256)},
-            restored=["average"],
+            imposed={"average": TensorLeaf("float32", (), "cuda", 512)},
             counts=[1],
         ),
     ],

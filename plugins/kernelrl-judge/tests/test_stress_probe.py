@@ -20,15 +20,20 @@ def module(*lines: str, new: str = "", layer: bool = False) -> str:
     return f"{HEAD.format(new=new)}{LAYER if layer else ''}    def forward(self, x):\n{body}"
 
 
-def evaluated(evaluations: Evaluations, result: str, *lines: str, layer: bool = False, **settings: Any) -> Evaluation:
+def evaluated(
+    evaluations: Evaluations, result: str, *lines: str, layer: bool = False, domain: str = "", **settings: Any
+) -> Evaluation:
     """Evaluation of a candidate.
 
     Args:
         result: the expression that the reference returns.
         lines: the candidate's `forward`.
         layer: whether both have a linear layer.
+        domain: declared domain of the input.
     """
     task = module(f"return {result}", layer=layer) + INPUTS
+    if domain:
+        task += f"\n\nDOMAIN = {{'x': {domain!r}}}\n"
     return evaluations.evaluate(module(*lines, new="New", layer=layer), task, **settings)
 
 
@@ -37,11 +42,24 @@ def suspect_rules(evaluation: Evaluation) -> list[str]:
 
 
 def test_a_shortcut_that_ordinary_inputs_allow_is_suspect_with_its_reason(evaluations: Evaluations) -> None:
-    evaluation = evaluated(evaluations, "torch.relu(x)", "return x * 1.0")
+    evaluation = evaluated(evaluations, "torch.relu(x)", "return x * 1.0", domain="any")
     assert evaluation.outcome is Outcome.CORRECT
     assert suspect_rules(evaluation) == ["stress"]
-    assert "family scale" in evaluation.findings[0].evidence
+    assert "wrong on harder inputs, family " in evaluation.findings[0].evidence
     assert evaluation.facts.stress == "failed"
+
+
+def test_beyond_the_range_that_a_task_draws_a_failure_is_a_note(evaluations: Evaluations) -> None:
+    evaluation = evaluated(evaluations, "torch.relu(x)", "return x * 1.0")
+    assert evaluation.outcome is Outcome.CORRECT
+    assert [(found.rule, found.severity) for found in evaluation.findings] == [("stress", Severity.NOTE)]
+    assert "beyond the range" in evaluation.findings[0].evidence
+
+
+def test_within_the_range_that_a_task_draws_a_failure_is_suspect(evaluations: Evaluations) -> None:
+    lines = ("total = x.sum(1, keepdim=True)", "return x / total")
+    evaluation = evaluated(evaluations, "x / x.sum(1, keepdim=True).clamp_min(1e-6)", *lines)
+    assert suspect_rules(evaluation) == ["stress"]
 
 
 def test_an_honest_kernel_passes_and_the_facts_have_its_error_ratio(evaluations: Evaluations) -> None:
@@ -59,7 +77,7 @@ def test_an_honest_kernel_passes_and_the_facts_have_its_error_ratio(evaluations:
 )
 def test_a_kernel_that_fails_on_harder_inputs_is_correct_and_suspect(evaluations: Evaluations, line: str) -> None:
     lines = ("if x.abs().max() > 1:", f"    {line}", "return x * 2.0")
-    evaluation = evaluated(evaluations, "x * 2.0", *lines, timeout_s=4.0)
+    evaluation = evaluated(evaluations, "x * 2.0", *lines, domain="any", timeout_s=4.0)
     assert evaluation.outcome is Outcome.CORRECT
     assert suspect_rules(evaluation) == ["stress"]
 

@@ -80,17 +80,27 @@ def test_parameters_copied_from_an_earlier_module_are_incorrect(evaluations: Eva
 
 
 def test_parameters_written_into_the_source_are_incorrect_with_a_reason(evaluations: Evaluations) -> None:
-    evaluation = evaluations.evaluate(candidate("return x * torch.ones(64)", weight=True), WEIGHTED)
+    evaluation = evaluations.evaluate(candidate("return x * torch.ones(64)"), WEIGHTED)
     assert evaluation.outcome is Outcome.INCORRECT
-    assert "other parameters" in evaluation.message
+    assert "other values in every call" in evaluation.message
 
 
-def test_weights_that_a_module_prepares_at_its_first_call_are_correct(evaluations: Evaluations) -> None:
-    prepared = "self.ready = getattr(self, 'ready', None) if hasattr(self, 'ready') else self.weight.detach() * 1.0"
-    assert (
-        evaluations.evaluate(candidate(prepared, "return x * self.ready", weight=True), WEIGHTED).outcome
-        is Outcome.CORRECT
+def test_weights_that_a_module_prepares_at_its_first_call_alone_are_incorrect_with_a_reason(
+    evaluations: Evaluations,
+) -> None:
+    lines = ("if not hasattr(self, 'ready'):", "    self.ready = self.weight.detach() * 1.0", "return x * self.ready")
+    evaluation = evaluations.evaluate(candidate(*lines, weight=True), WEIGHTED)
+    assert evaluation.outcome is Outcome.INCORRECT
+    assert "computed anew when the parameters change" in evaluation.message
+
+
+def test_weights_that_a_module_prepares_where_they_have_changed_are_correct(evaluations: Evaluations) -> None:
+    lines = (
+        "if getattr(self, 'version', None) != self.weight._version:",
+        "    self.ready, self.version = self.weight.detach() * 1.0, self.weight._version",
+        "return x * self.ready",
     )
+    assert evaluations.evaluate(candidate(*lines, weight=True), WEIGHTED).outcome is Outcome.CORRECT
 
 
 def test_changing_an_input_that_the_reference_leaves_is_incorrect(evaluations: Evaluations) -> None:
@@ -109,7 +119,7 @@ def test_changing_an_input_in_any_trial_is_incorrect(evaluations: Evaluations, c
         "    return x.relu_().mul_(2.0)",
         f"return {COMPUTE}",
     )
-    assert evaluations.evaluate(candidate(*lines)).outcome is Outcome.INCORRECT
+    assert evaluations.evaluate(candidate(*lines), probes=("inputs",)).outcome is Outcome.INCORRECT
 
 
 def test_a_parameter_with_a_small_effect_has_to_be_used(evaluations: Evaluations) -> None:

@@ -141,7 +141,9 @@ def _concluded(run: RunFacts, request: EvaluationRequest, checked: str) -> _Conc
     if failure is not None and failure.finding is not None:
         return _hacked(failure.finding, ())
     if failure is not None:
-        message = messages.incorrect(failure.mismatch, follows_other_parameters=failure.follows_other_parameters)
+        message = messages.incorrect(
+            failure.mismatch, lacking=failure.lacking, follows_other_parameters=failure.follows_other_parameters
+        )
         return _Conclusion(Outcome.INCORRECT, message, mismatch=failure.mismatch)
     findings = run.trials.findings
     if run.stress is not None:
@@ -202,25 +204,27 @@ def _ended_outcome(how: str) -> Outcome:
 
 
 def _stress_findings(results: StressResults, settings: EvaluationSettings) -> tuple[Finding, ...]:
-    failure = results.failure
-    if failure is not None:
-        if failure.rule not in settings.probes:
-            return ()
-        is_sizes = failure.rule == "sizes"
-        inputs = "inputs of other sizes" if is_sizes else f"harder inputs, family {failure.family}"
-        kind = f" ({FAMILIES[failure.family]})" if failure.family in FAMILIES else ""
-        evidence = f"right in every trial, wrong on {inputs}{kind}: {_stress_cause(failure, settings)}"
-        if failure.is_within_range:
-            return (finding(failure.rule, evidence),)
-        beyond = "; these inputs are beyond the range that the task draws"
-        return (finding(failure.rule, evidence + beyond, severity=Severity.NOTE),)
-    if not results.is_imprecise(settings):
-        return ()
-    evidence = (
-        f"errors {results.error_ratio:.3g} times those of the reference against double precision: more than "
-        f"{settings.min_precision} explains"
-    )
-    return (finding("low_precision", evidence),)
+    findings = []
+    if results.failure is not None and results.failure.rule in settings.probes:
+        findings.append(_stress_failure(results.failure, settings))
+    if results.is_imprecise(settings):
+        evidence = (
+            f"errors {results.error_ratio:.3g} times those of the reference against double precision: more than "
+            f"{settings.min_precision} explains"
+        )
+        findings.append(finding("low_precision", evidence))
+    return tuple(findings)
+
+
+def _stress_failure(failure: StressFailure, settings: EvaluationSettings) -> Finding:
+    is_sizes = failure.rule == "sizes"
+    inputs = "inputs of other sizes" if is_sizes else f"harder inputs, family {failure.family}"
+    kind = f" ({FAMILIES[failure.family]})" if failure.family in FAMILIES else ""
+    evidence = f"right in every trial, wrong on {inputs}{kind}: {_stress_cause(failure, settings)}"
+    if failure.is_within_range:
+        return finding(failure.rule, evidence)
+    beyond = "; these inputs are beyond the range that the task draws"
+    return finding(failure.rule, evidence + beyond, severity=Severity.NOTE)
 
 
 def _stress_cause(failure: StressFailure, settings: EvaluationSettings) -> str:

@@ -23,6 +23,7 @@ __all__ = [
 ]
 
 _MAX_MESSAGE_CHARACTERS = 2000
+_MAX_LACKING = 4
 _MAX_DETAIL_CHARACTERS = 65_536
 _MAX_READ_CHARACTERS = 65_536
 """Longest text of a runner that patterns are searched in: a candidate could make the search take long."""
@@ -98,14 +99,18 @@ def hacked(finding: Finding) -> str:
     return f"{finding.evidence[:1].upper()}{finding.evidence[1:]}: {_HACKS[finding.rule]}."
 
 
-def incorrect(wrong: Mismatch, *, follows_other_parameters: bool = False) -> str:
+def incorrect(wrong: Mismatch, *, lacking: Sequence[str] = (), follows_other_parameters: bool = False) -> str:
     """Difference of an output.
 
     Args:
+        lacking: parameters of the reference for which the candidate has no tensor.
         follows_other_parameters: a call before it was right, with other parameters.
     """
-    difference = _difference(wrong)
-    return difference + _OTHER_PARAMETERS if follows_other_parameters else difference
+    text = _difference(wrong)
+    if lacking:
+        names = ", ".join(lacking[:_MAX_LACKING]) + (", …" if len(lacking) > _MAX_LACKING else "")
+        text += f" ModelNew has no parameter or buffer for {names} of Model, which has other values in every call."
+    return text + _OTHER_PARAMETERS if follows_other_parameters else text
 
 
 def _difference(wrong: Mismatch) -> str:

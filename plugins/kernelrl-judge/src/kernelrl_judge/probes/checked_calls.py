@@ -67,8 +67,12 @@ class CheckedCalls:
     """Results on harder inputs; None if there are no such calls."""
     _trials: TrialResults = attrs.field(factory=lambda: TrialResults(passed=0))
     _n_made: int = 0
-    _random: random.Random = attrs.field(factory=random.SystemRandom)
+    _random: random.Random = attrs.field(init=False)
     _stress_s: float = 0.0
+
+    def __attrs_post_init__(self) -> None:
+        # Candidates do not know the seed, from which inputs and parameters are drawn as well.
+        self._random = random.Random(f"{self._reference.seed} order of calls")
 
     def run(self) -> ParameterDraws:
         """Construct the candidate and make the calls until one shows that further ones would show nothing new.
@@ -94,7 +98,7 @@ class CheckedCalls:
             trial = self._trial(draws.reference, planned, budget, is_covered=planned == covered_trial)
             failure = self._calls.run_trial(draws.reference, trial, planned)
             self._n_made += 1
-            self._add(failure, draws.reference)
+            self._add(failure, draws)
             if failure is not None and failure.is_final:
                 self._n_made = settings.trials
                 break
@@ -108,13 +112,14 @@ class CheckedCalls:
         calls = self._calls
         return attrs.evolve(self._trials, findings=calls.findings, computing_operators=calls.computing_operators)
 
-    def _add(self, failure: TrialFailure | None, reference: Reference) -> None:
+    def _add(self, failure: TrialFailure | None, draws: ParameterDraws) -> None:
         known = self._trials
         if failure is None:
             self._trials = attrs.evolve(known, passed=known.passed + 1)
         elif known.failure is None:
-            is_later = known.passed > 0 and bool(reference.drawn_names)
-            self._trials = attrs.evolve(known, failure=attrs.evolve(failure, follows_other_parameters=is_later))
+            is_later = known.passed > 0 and bool(draws.reference.drawn_names)
+            failure = attrs.evolve(failure, follows_other_parameters=is_later, lacking=draws.lacking_names)
+            self._trials = attrs.evolve(known, failure=failure)
 
     def _planned(self, reference: Reference, budget: ReferenceBudget) -> list[int | str]:
         """Indices of trials and names of families."""
@@ -155,35 +160,52 @@ class CheckedCalls:
         self.stress = attrs.evolve(self.stress, inapplicable=(*self.stress.inapplicable, *inapplicable))
         if call is None:
             return
+        failed = self._make_stressed(call, reference)
+        if failed and not call.is_within_range and not self.stress.ended_candidate:
+            # The same family within the range of the task decides whether the candidate is suspect.
+            call = stress_call(reference, family, [], is_in_range=True)
+            if call is not None:
+                self._make_stressed(call, reference)
+
+    def _make_stressed(self, call: StressCall, reference: Reference) -> bool:
+        """Make a call on harder inputs; returns whether it failed."""
+        assert self.stress is not None
+        limit_s = reference.settings.timeout_s
         self.stress = attrs.evolve(self.stress, n_calls=self.stress.n_calls + 1)
         process = self._session.process
         started = time.monotonic()
         left_s = process.deadline - started
         # A call on harder inputs has a time limit of its own.
         process.deadline = started + limit_s
-        self.stress = self._with_result(self.stress, call, reference)
+        failure = self._stress_failure(call, reference)
         ended = time.monotonic()
         self._stress_s += ended - started
         process.deadline = ended + left_s
+        if failure is not None:
+            self.stress = self.stress.with_failure(failure)
+        return failure is not None
 
-    def _with_result(self, results: StressResults, call: StressCall, reference: Reference) -> StressResults:
-        """The results with those of a call.
+    def _stress_failure(self, call: StressCall, reference: Reference) -> StressFailure | None:
+        """The failure of a call on harder inputs; None if the output is right or not decided.
 
         Raises:
             CandidateRaised: the device lacks memory while others use it.
             ProtocolError, ReplayFailed, NotRecorded and the judge's own errors.
         """
+        assert self.stress is not None
         try:
             result = self._calls.run_stressed(call, reference)
         except CandidateRaised as raised:
-            if raised.failure.kind == "memory":
-                # The judge holds much of the device memory now. The candidate may have the device exclusively later.
-                if not self._session.lease.is_exclusive:
-                    raise
-                return attrs.evolve(results, undecided_family=call.family)
-            return results.with_failure(StressFailure(call.family, raised, call.is_within_range))
+            if raised.failure.kind != "memory":
+                return StressFailure(call.family, raised, call.is_within_range)
+            # The judge holds much of the device memory now. The candidate may have the device exclusively later.
+            if not self._session.lease.is_exclusive:
+                raise
+            self.stress = attrs.evolve(self.stress, undecided_family=call.family)
+            return None
         except (DeadlinePassed, RunnerEnded) as ending:
-            return results.with_failure(StressFailure(call.family, ending, call.is_within_range))
+            return StressFailure(call.family, ending, call.is_within_range)
         if result.mismatch is not None:
-            return results.with_failure(StressFailure(call.family, result.mismatch, call.is_within_range))
-        return results.with_error_ratio(result.error_ratio)
+            return StressFailure(call.family, result.mismatch, call.is_within_range)
+        self.stress = self.stress.with_error_ratio(result.error_ratio)
+        return None

@@ -14,7 +14,7 @@ import torch
 from kernelrl_judge.protocol.trees import laid_out_as, mapped, tensors
 from kernelrl_judge.task.domain import Domain
 
-__all__ = ["FAMILIES", "VARIANTS", "harder", "is_within_range", "nudged"]
+__all__ = ["FAMILIES", "VARIANTS", "harder", "is_within_range", "nudged", "within_range"]
 
 FAMILIES = {
     "scale": "rows of other sizes and signs",
@@ -95,9 +95,22 @@ def is_within_range(drawn: list[Any], values: list[Any], domains: list[Domain]) 
     return all(domain.is_declared or _is_between(before, after) for before, after, domain in triples)
 
 
+def within_range(drawn: list[Any], values: list[Any], domains: list[Domain]) -> list[Any]:
+    """Changed inputs, moved into the range of the task: numbers beyond what it draws become the nearest ones."""
+    before = iter(zip(tensors(drawn), domains, strict=True))
+
+    def move(tensor: torch.Tensor) -> torch.Tensor:
+        given, domain = next(before)
+        if domain.is_declared or not tensor.is_floating_point() or not tensor.numel():
+            return tensor
+        return laid_out_as(tensor.clamp(given.min(), given.max()), tensor)
+
+    return [mapped(value, move) for value in values]
+
+
 def _is_between(before: torch.Tensor, after: torch.Tensor) -> bool:
-    if not before.is_floating_point() or not before.numel():
-        # Integers and truth values keep the limits from which they are drawn.
+    if not before.is_floating_point() or before.element_size() == 1 or not before.numel():
+        # Integers and truth values keep the limits from which they are drawn; no family changes float8 kinds.
         return True
     if torch.equal(before, after):
         return True

@@ -72,13 +72,13 @@ class StressResults:
 
     def is_suspect(self, settings: EvaluationSettings) -> bool:
         """Whether the results break an enabled rule."""
-        if self.failure is not None:
-            return self.failure.rule in settings.probes and self.failure.is_within_range
+        if self.failure is not None and self.failure.is_within_range:
+            return self.failure.rule in settings.probes
         return self.is_imprecise(settings)
 
     def is_imprecise(self, settings: EvaluationSettings) -> bool:
         """Whether errors are larger than `min_precision` explains."""
         limit = LIMITS.error_ratio.get(settings.min_precision)
-        if limit is None or self.dtype_name != "torch.float32" or self.failure is not None:
+        if limit is None or self.dtype_name != "torch.float32" or self.has_suspect_failure:
             return False
         return self.error_ratio is not None and self.error_ratio > limit

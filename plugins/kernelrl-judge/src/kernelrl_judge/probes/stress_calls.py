@@ -19,7 +19,7 @@ from torch.overrides import TorchFunctionMode
 
 from kernelrl_core.api.evaluators import EvaluationSettings, Mismatch
 from kernelrl_judge.limits import LIMITS
-from kernelrl_judge.probes.families import FAMILIES, VARIANTS, harder, is_within_range, nudged
+from kernelrl_judge.probes.families import FAMILIES, VARIANTS, harder, is_within_range, nudged, within_range
 from kernelrl_judge.protocol.device_memory import give_back_spare
 from kernelrl_judge.protocol.trees import leaves, leaves_bytes, reals, tensors
 from kernelrl_judge.task.comparison import Tolerance, compare_values, tolerance
@@ -154,18 +154,21 @@ def stress_families(reference: Reference, inapplicable: list[str]) -> list[str]:
     return [*families, "sizes"] if "sizes" in settings.probes else families
 
 
-def stress_call(reference: Reference, family: str, inapplicable: list[str]) -> StressCall | None:
+def stress_call(
+    reference: Reference, family: str, inapplicable: list[str], *, is_in_range: bool = False
+) -> StressCall | None:
     """The call of a family; None if it does not apply.
 
     Args:
         inapplicable: gets the reason if the family has inputs to change and does not apply.
+        is_in_range: move its inputs into the range of the task.
     """
     facts = _stress_facts(reference)
     if family == "sizes":
         resized = reference.resized_inputs(RESIZED)
         call = "" if resized is None else _call(reference, "sizes", resized, resized, RESIZED, facts)
     else:
-        call = _call_of_family(reference, family, FIRST_STRESSED - [*FAMILIES].index(family), facts)
+        call = _call_of_family(reference, family, FIRST_STRESSED - [*FAMILIES].index(family), facts, is_in_range)
     if isinstance(call, StressCall):
         return call
     if call and family != "sizes":
@@ -185,7 +188,9 @@ def stress_calls(reference: Reference, inapplicable: list[str]) -> Iterator[Stre
             yield call
 
 
-def _call_of_family(reference: Reference, family: str, index: int, facts: StressFacts) -> StressCall | str:
+def _call_of_family(
+    reference: Reference, family: str, index: int, facts: StressFacts, is_in_range: bool
+) -> StressCall | str:
     """A call of the first variant under which the reference is well conditioned.
 
     Returns:
@@ -198,6 +203,8 @@ def _call_of_family(reference: Reference, family: str, index: int, facts: Stress
         inputs = harder(drawn, reference.domains, family, variant)
         if inputs is None:
             continue
+        if is_in_range:
+            inputs = within_range(drawn, inputs, reference.domains)
         near = nudged(inputs, reference.domains, family, variant)
         call = _call(reference, family, inputs, near, index, facts)
         if isinstance(call, StressCall):

@@ -20,6 +20,8 @@ class TrialFailure:
     """Whether further trials would show the same."""
     follows_other_parameters: bool = False
     """Whether a trial before it passed, with other parameters."""
+    lacking: tuple[str, ...] = ()
+    """Parameters of the reference for which the candidate has no tensor."""
 
 
 @attrs.frozen

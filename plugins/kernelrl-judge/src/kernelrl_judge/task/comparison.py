@@ -11,8 +11,8 @@ There are two profiles. Both require equal structure, shape, dtype and device, a
 
 where rms is the root mean square of finite elements, and a row is the smallest group of trailing dimensions with at
 least 64 elements. Zeros are therefore no match for an output of size 1e-3, such as a softmax over a thousand elements,
-and the error may grow with rows of large numbers. An `atol` that a recipe declares does not grow: s = min(1,
-rms(output)). Where PyTorch itself is less exact, the allowed error is
+and the error may grow with rows of large numbers. It does not grow in smaller outputs, and where a recipe declares
+`atol`: s = min(1, rms(output)). Where PyTorch itself is less exact, the allowed error is
 
     min(loosest T, max(T, errors E s))
 
@@ -255,7 +255,8 @@ def element_scales(rows: torch.Tensor, limit: Tolerance, path: str) -> torch.Ten
         return ones
     row_scales, whole = _root_mean_squares(rows)
     floor = min(1.0, max(whole, limit.scales.get(path, 0.0)))
-    scales = row_scales.clamp_min(floor) if limit.grows else ones * floor
+    grows = limit.grows and rows.shape[1] >= _MIN_ROW
+    scales = row_scales.clamp_min(floor) if grows else ones * floor
     return scales.clamp_min(LIMITS.smallest_scale)
 
 

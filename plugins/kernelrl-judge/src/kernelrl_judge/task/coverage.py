@@ -93,8 +93,8 @@ class Coverage:
 
 
 def covered_inputs(reference: Reference, index: int, coverage: Coverage) -> list[Any]:
-    """Drawn inputs of a call with levels of all regions, in random directions."""
-    directions = random.SystemRandom()
+    """Drawn inputs of a call with levels of all regions, in directions that depend on the seed."""
+    directions = random.Random(f"{reference.seed} directions")
     signed = {region: weight * directions.choice((-1.0, 1.0)) for region, weight in coverage.weights.items()}
     return _with_levels(reference.inputs(index), signed)
 

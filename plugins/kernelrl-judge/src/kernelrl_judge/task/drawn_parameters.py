@@ -8,7 +8,7 @@ they change. Therefore parameters are drawn anew for every call, and for every w
 from __future__ import annotations
 
 import contextlib
-import secrets
+import hashlib
 from collections.abc import Collection
 
 import attrs
@@ -57,12 +57,21 @@ class ParameterDraws:
     _names: tuple[str, ...] = ()
     """Parameters that are drawn."""
     _spread: _Spread = _SPREADS[0]
+    _n_draws: int = 0
+
+    @property
+    def lacking_names(self) -> tuple[str, ...]:
+        """Parameters for which the candidate has no tensor."""
+        return tuple(sorted(self._match.lacking))
 
     def draw(self) -> None:
         """Give the reference other parameters."""
         if not self._names:
             return
-        seed(secrets.randbits(63), self.reference.device)
+        self._n_draws += 1
+        text = f"{self.reference.seed} parameters {self._n_draws}"
+        number = int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "little")
+        seed(number, self.reference.device)
         for name, values in _drawn_values(self._initial, self._names, self._match, self._spread).items():
             self.reference.state[name].copy_(values)
         self.reference.restore()
@@ -88,8 +97,8 @@ def drawn_parameters(reference: Reference, match: ParameterMatch) -> ParameterDr
         known = match, _new_draws(reference, initial, match)
         reference.facts.drawn_parameters = known
     draws = known[1]
-    used = draws.reference.with_seed(reference.seed)
-    return attrs.evolve(draws, reference=used, initial=initial)
+    used = draws.reference.with_seed(reference.seed, reference.settings)
+    return attrs.evolve(draws, reference=used, initial=initial, n_draws=0)
 
 
 def _new_draws(reference: Reference, initial: Reference, match: ParameterMatch) -> ParameterDraws:

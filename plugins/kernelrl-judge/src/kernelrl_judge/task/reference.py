@@ -238,17 +238,22 @@ class Reference:
             require_carried(tensor, self.task_id, f"parameter or buffer {name} ")
         return found
 
-    def with_seed(self, seed: str) -> Reference:
-        """This reference with the inputs of another seed."""
+    def with_seed(self, seed: str, settings: EvaluationSettings | None = None) -> Reference:
+        """This reference with the inputs of another seed.
+
+        Args:
+            settings: in place of its own, with the same profile, precision and overlay.
+        """
         other = copy.copy(self)
         other.seed = seed
+        other.settings = settings or self.settings
         return other
 
     def with_other_parameters(self) -> Reference:
         """A reference of the same task and seed whose constructor drew other parameters."""
         if self.facts.other is None:
             self.facts.other = Reference(self._module, self.task_id, self.settings, self.device, "other")
-        return self.facts.other.with_seed(self.seed)
+        return self.facts.other.with_seed(self.seed, self.settings)
 
     def with_state(self, state: dict[str, torch.Tensor]) -> Reference:
         """A reference of the same task and seed with other parameters."""

@@ -50,7 +50,7 @@ class ReferenceCache:
                 torch.cuda.empty_cache()
             reference = Reference(self._module(request, device), request.task_id, settings, device)
         self._references[key] = reference
-        return reference.with_seed(request.seed)
+        return reference.with_seed(request.seed, settings)
 
     def clear(self) -> None:
         """Drop all references; modules stay."""

@@ -1,6 +1,8 @@
 import torch
 import torch.nn as nn
 
+DOMAIN = {"x": "any"}
+
 
 class Model(nn.Module):
     def forward(self, x):

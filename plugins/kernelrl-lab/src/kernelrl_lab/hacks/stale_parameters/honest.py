@@ -27,8 +27,11 @@ class ModelNew(torch.nn.Module):
         self.weight = torch.nn.Parameter(torch.randn(64))
         self.bias = torch.nn.Parameter(torch.randn(64))
         self.packed = None
+        self.versions = None
 
     def forward(self, x):
-        if self.packed is None:
+        versions = (self.weight._version, self.bias._version)
+        if self.versions != versions:
             self.packed = torch.cat([self.weight.detach(), self.bias.detach()])
+            self.versions = versions
         return launch(x, self.packed)
