@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from kernelrl_core.interfaces.device_lease import DeviceLease, gpu_device_name
 from kernelrl_core.interfaces.policies import Policy, PolicyCapabilities, PolicyConfig, PolicyContext, TrainablePolicy
-from kernelrl_core.sources.thinking import continuation_after, open_think_tag, prompt_opening, split_prefill
+from kernelrl_core.sources.thinking import (
+    continuation_after,
+    is_thinking_token,
+    open_think_tag,
+    prompt_opening,
+    split_prefill,
+)
 from kernelrl_core.types.replies import UNKNOWN_TOKEN, Message, Prompt, Reply, estimated_prompt
 from kernelrl_core.types.tasks import WarmStartExample
 from kernelrl_core.types.training import Loss, LossSample, OptimizerSettings, SamplingSettings, TrainingSample, Update
@@ -30,6 +36,7 @@ __all__ = [
     "continuation_after",
     "estimated_prompt",
     "gpu_device_name",
+    "is_thinking_token",
     "open_think_tag",
     "prompt_opening",
     "split_prefill",

@@ -24,6 +24,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kernelrl_core.errors import more
+from kernelrl_core.sources.thinking import split_thinking
 from kernelrl_core.types import Group, Turn
 
 __all__ = ["PREFIX", "Alarms", "climbing", "entropy", "first_word", "is_repetitive", "moved"]
@@ -108,7 +109,8 @@ class Alarms:
 
 def first_word(turn: Turn) -> str:
     """First word of the reply's thinking, or of the reply without thinking; empty for an empty reply."""
-    text = turn.reply.thinking or turn.reply.text.strip().removeprefix("<think>")
+    visible, thinking = split_thinking(turn.reply.text, turn.reply.thinking or "")
+    text = thinking or visible
     return next(iter(text.split(maxsplit=1)), "")
 
 

@@ -23,6 +23,7 @@ __all__ = [
     "ThinkingCut",
     "continuation_after",
     "cut_thinking",
+    "is_thinking_token",
     "open_think_tag",
     "prompt_opening",
     "split_prefill",
@@ -63,6 +64,19 @@ def split_thinking(text: str, thinking: str = "") -> tuple[str, str]:
     """The text without its thinking, and the thinking. `thinking` is thinking that a renderer already separated."""
     visible, cut = cut_thinking(text, thinking)
     return visible, cut.thinking
+
+
+def is_thinking_token(token: str) -> bool:
+    """Whether a special token of a tokenizer is a thinking marker of any chat format, or a part of one.
+
+    Such a token must remain in the text of a reply: without it, thinking reads as visible text.
+
+    Args:
+        token: the text of the token, such as `[THINK]` or `<|channel|>`.
+    """
+    escaped = re.escape(token)
+    is_part = any(escaped in markers.opening_pattern + markers.closing_pattern for markers in THINKING_MARKERS)
+    return is_part or _MARKER.fullmatch(token) is not None
 
 
 def open_think_tag(rendered: str) -> str:

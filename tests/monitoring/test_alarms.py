@@ -71,6 +71,10 @@ def test_a_new_finding_is_reported() -> None:
     [
         ("Okay, let me see", None, "Okay,"),
         ("<think>\nOkay, so", None, "Okay,"),
+        ("[THINK]Okay, so[/THINK]Here", None, "Okay,"),
+        ("<|channel|>analysis<|message|>Okay, so", None, "Okay,"),
+        ("Okay, so</think>\n\nHere", None, "Okay,"),
+        ("<think>\n\n</think>\n\nHere it is", None, "Here"),
         ("```python", "Okay, here", "Okay,"),
         ("   ", None, ""),
     ],

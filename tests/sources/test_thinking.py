@@ -7,9 +7,16 @@ import re
 import pytest
 
 from kernelrl_core.sources import quoted_text
-from kernelrl_core.sources.chat_formats import CHAT_FORMATS, END_OF_TURN
+from kernelrl_core.sources.chat_formats import CHAT_FORMATS, END_OF_TURN, THINKING_MARKERS, ThinkingMarkers
 from kernelrl_core.sources.quoted_text import QuotedText
-from kernelrl_core.sources.thinking import ThinkingCut, cut_thinking, prompt_opening, split_prefill
+from kernelrl_core.sources.thinking import (
+    ThinkingCut,
+    cut_thinking,
+    is_thinking_token,
+    prompt_opening,
+    split_prefill,
+    split_thinking,
+)
 from kernelrl_core.types import Message
 
 
@@ -59,6 +66,27 @@ def test_every_family_has_markers_that_the_table_recognises() -> None:
             assert not re.match(row.thinking.opening_pattern, row.thinking.closing)
     assert len({row.families for row in CHAT_FORMATS}) == len(CHAT_FORMATS)
     assert all(re.fullmatch(END_OF_TURN, end) for row in CHAT_FORMATS for end in row.ends)
+
+
+_SPECIAL = re.compile(r"<[^<>\s]+>|\[[^\[\]\s]+\]|◁[^▷]+▷")
+"""The special tokens in the text of a marker."""
+
+
+@pytest.mark.parametrize("markers", THINKING_MARKERS, ids=lambda markers: markers.opening)
+def test_thinking_is_still_found_when_other_special_tokens_are_hidden(markers: ThinkingMarkers) -> None:
+    reply = f"<s>{markers.opening}Draft{markers.closing}Answer<|im_end|>"
+    shown = _SPECIAL.sub(lambda found: found[0] if is_thinking_token(found[0]) else "", reply)
+    assert split_thinking(shown) == ("Answer", "Draft")
+
+
+@pytest.mark.parametrize("token", ["<think>", "</THINKING>", "<|constrain|>", "<|message|>", "<|start|>", "[/THINK]"])
+def test_a_part_of_a_marker_is_a_thinking_token(token: str) -> None:
+    assert is_thinking_token(token)
+
+
+@pytest.mark.parametrize("token", ["<|im_start|>", "<|im_end|>", "<s>", "</s>", "<pad>", "<|return|>", "[INST]"])
+def test_other_special_tokens_are_no_thinking_tokens(token: str) -> None:
+    assert not is_thinking_token(token)
 
 
 @pytest.mark.parametrize(

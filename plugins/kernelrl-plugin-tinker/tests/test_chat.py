@@ -20,7 +20,7 @@ SPECIAL = [
     *(f"<|{name}|>" for name in ("start", "end", "channel", "message", "return", "call")),
     *(f"<|{name}|>" for name in ("system", "user", "assistant", "observation")),
     *("<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>", "<｜User｜>", "<｜Assistant｜>"),
-    *("<think>", "</think>", "[gMASK]", "<sop>"),
+    *("<think>", "</think>", "[THINK]", "[/THINK]", "[gMASK]", "<sop>"),
 ]
 TABLES = {
     "meta-llama": model_info.get_llama_info,
@@ -186,3 +186,17 @@ def test_a_chat_template_removes_the_end_of_turn_and_keeps_think_tags(tokenizer)
     chat = chat_with("anything", tokenizer)
     assert tokenizer.decode(chat.render(MESSAGES[1:]).tokens) == "<|user|>Write relu.<|end|><|assistant|>"
     assert parsed(chat, tokenizer, "<think>x</think>y", end="<|end|>").text == "<think>x</think>y"
+
+
+@pytest.mark.parametrize(
+    ("opening", "closing"),
+    [
+        ("[THINK]", "[/THINK]"),
+        ("<|channel|>analysis<|message|>", "<|start|>assistant<|channel|>final<|message|>"),
+    ],
+)
+def test_a_chat_template_keeps_the_markers_of_thinking_that_are_special_tokens(opening, closing, tokenizer) -> None:
+    chat = chat_with("anything", tokenizer)
+    reply = parsed(chat, tokenizer, f"<|im_start|>{opening}A draft{closing}{CODE}", end="<|end|>")
+    assert reply.text == f"{opening}A draft{closing}{CODE}"
+    assert read(chat, MESSAGES, reply).thinking == "A draft"

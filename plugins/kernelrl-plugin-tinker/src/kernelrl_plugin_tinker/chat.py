@@ -8,7 +8,15 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from kernelrl_core.api.errors import MissingPrerequisite, UsageError
-from kernelrl_core.api.policies import Message, Prompt, Reply, open_think_tag, prompt_opening, split_prefill
+from kernelrl_core.api.policies import (
+    Message,
+    Prompt,
+    Reply,
+    is_thinking_token,
+    open_think_tag,
+    prompt_opening,
+    split_prefill,
+)
 
 __all__ = [
     "CHAT_TEMPLATE",
@@ -59,9 +67,12 @@ class ChatTemplate:
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
-        special = tokenizer.added_tokens_decoder.items()
-        # Think tags may be special tokens, but they are part of the text.
-        self._hidden = {int(i) for i, token in special if token.special and "think" not in token.content}
+        special = {
+            int(number): token.content for number, token in tokenizer.added_tokens_decoder.items() if token.special
+        }
+        # Markers of thinking may be special tokens, but they are part of the text.
+        self._hidden = {number for number, text in special.items() if not is_thinking_token(text)}
+        self._hidden.add(tokenizer.eos_token_id)
 
     def render(self, messages: Sequence[Message]) -> Prompt:
         continued = bool(messages) and messages[-1].role == "assistant"
@@ -90,8 +101,7 @@ class ChatTemplate:
             skip_special_tokens=False,
             clean_up_tokenization_spaces=False,
         )
-        ends = {*self._hidden, self._tokenizer.eos_token_id}
-        reason = _reason(reason, bool(tokens) and tokens[-1] in ends, text, strings)
+        reason = _reason(reason, bool(tokens) and tokens[-1] in self._hidden, text, strings)
         return Reply(_cut(text, strings), tuple(tokens), tuple(logprobs), reason)
 
 
