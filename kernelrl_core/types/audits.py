@@ -27,7 +27,7 @@ __all__ = [
     "read_audits",
 ]
 
-_VERSION = 2
+_VERSION = 3
 """Version of the flags' definitions."""
 
 
@@ -56,6 +56,9 @@ FLAGS: Mapping[str, Flag] = {
         "and the model's source has no word for that, such as `mask` or `sort`."
     ),
     "nondeterministic": Flag("Two calls of the reference with the same inputs disagree."),
+    "open_elements": Flag(
+        "More than 1 % of the elements of an output depend on the last bit of the inputs, so that right kernels differ."
+    ),
     "accidental_broadcast": Flag(
         "Operands of different rank were broadcast, and the result has the shape of neither operand, "
         "or the sizes matched by chance."

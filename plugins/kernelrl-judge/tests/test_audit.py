@@ -50,6 +50,12 @@ def flags(source: str, **settings: Any) -> set[str]:
 
 LINEAR = "self.layer = torch.nn.Linear(16, 16)"
 PAIR = "torch.rand(8, 16), torch.rand(8, 16)"
+FP8 = "torch.randn(8, 16).to(torch.float8_e4m3fn)"
+COMPLEX = "torch.randn(8, 16, dtype=torch.complex64)"
+COMPLEX32 = f"{COMPLEX}.to(torch.complex32)"
+ROUNDED_LAYER = "self.w = torch.nn.Parameter(torch.randn(16, 16).to(torch.float8_e4m3fn), requires_grad=False)"
+COMPLEX_LAYER = "self.w = torch.nn.Parameter(torch.randn(16, 16, dtype=torch.complex64))"
+QUANTISED = "s = x.abs().amax(1, keepdim=True) / 127; return torch.round(x / s).to(torch.int8), s"
 
 
 @pytest.mark.parametrize(
@@ -94,11 +100,46 @@ PAIR = "torch.rand(8, 16), torch.rand(8, 16)"
         (task("return x.float().cos() * torch.arange(1.0, 9.0)", "torch.randint(0, 8, (1,))"), {"few_inputs"}),
         (task("return torch.eye(8)[x].cos() * torch.arange(1.0, 9.0)", "torch.randint(0, 8, (64,))"), set()),
         (task("return torch.log(x)"), {"non_finite"}),
+        # Dtypes with which torch does not compute, and those with two numbers per element.
+        (task("return x.float() * 2", FP8), set()),
+        (task("return (x * 2).to(torch.float8_e5m2)"), set()),
+        (task("return x.clone()", FP8), {"identity_pass"}),
+        (task("return (x * 0).to(torch.float8_e4m3fn)"), {"zeros_pass", "constant_pass", "input_blind"}),
+        (task("return x.sin() + 0 * (x @ self.w.float())", init=ROUNDED_LAYER), {"weight_blind"}),
+        (task("return x @ self.w.float()", init=ROUNDED_LAYER), set()),
+        (task("return x * x", COMPLEX), set()),
+        (task("return x.clone()", COMPLEX), {"identity_pass"}),
+        (task("return x * 0 + (3 - 4j)", COMPLEX), {"constant_pass", "input_blind"}),
+        (task("return x * x + 0 * (x @ self.w)", COMPLEX, COMPLEX_LAYER), {"weight_blind"}),
+        (task("return x / 0", COMPLEX), {"non_finite"}),
+        (task("return x.to(torch.complex64) * 2", COMPLEX32), set()),
+        (task("return (x * 2).to(torch.complex32)", COMPLEX), set()),
+        # Numbers of Python among the outputs.
+        (task("return float(x.sum())"), set()),
+        (task("return x.sin(), complex(x.sum(), 1)"), set()),
+        (task("return 0.0 * float(x.sum())"), {"zeros_pass", "constant_pass", "input_blind"}),
+        # Right kernels differ where rounding decides, but not where it decides nothing, or only few elements.
+        (task("return torch.sin(x * 1e7)"), {"open_elements"}),
+        (task(QUANTISED, "torch.randn(8, 512).bfloat16()"), {"open_elements"}),
+        (task(QUANTISED, "torch.randn(8, 512)"), set()),
+        (task("return torch.argsort(x, 1)", "torch.rand(8, 512).bfloat16()"), set()),
+        (task("return torch.topk(x @ x.T, 4)", "torch.randn(64, 64)"), set()),
         (task("raise RuntimeError('broken')"), {"reference_fails"}),
     ],
 )
 def test_a_task_has_the_flags_that_it_was_written_for(source: str, expected: set[str]) -> None:
     assert flags(source) == expected
+
+
+@pytest.mark.parametrize(
+    ("forward", "cause"),
+    [
+        ("return torch.dropout(x, 0.5, True)", "it draws random numbers: called again with another seed, "),
+        ("self.n = getattr(self, 'n', 0) + 1; return x * self.n", "it counts its calls, keeps other state, or "),
+    ],
+)
+def test_the_cause_of_outputs_that_differ_is_named(forward: str, cause: str) -> None:
+    assert found(task(forward))["flags"]["nondeterministic"].startswith(cause)
 
 
 def test_every_flag_has_its_measurement() -> None:

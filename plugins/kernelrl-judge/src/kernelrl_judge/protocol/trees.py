@@ -159,12 +159,14 @@ def ordered_as(value: Any, like: Any) -> Any:
 
 
 def reals(value: Any) -> Any:
-    """The value with two real numbers for each complex number, and with wider numbers for float8."""
+    """The value with two real numbers for each complex number, and with wider numbers for float8 and complex32."""
     return mapped(value, lambda tensor: decoded(real(tensor)))
 
 
 def decoded(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor in single precision if its dtype is a float8 kind, with which torch does not compute."""
+    """The tensor in single precision if torch does not compute with its dtype: a float8 kind, or complex32."""
+    if tensor.dtype is torch.complex32:
+        return tensor.to(torch.complex64)
     return tensor.float() if tensor.is_floating_point() and tensor.element_size() == 1 else tensor
 
 

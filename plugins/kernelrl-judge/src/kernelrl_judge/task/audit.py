@@ -11,16 +11,21 @@ import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import attrs
 import torch
 
 from kernelrl_core.api.evaluators import EvaluationSettings, from_json, to_json
+from kernelrl_judge.limits import LIMITS
 from kernelrl_judge.protocol.failures import lacks_memory
-from kernelrl_judge.protocol.trees import leaves, mapped, tensors, total_bytes
+from kernelrl_judge.protocol.plain_values import sequence_as
+from kernelrl_judge.protocol.trees import decoded, leaves, mapped, real, tensors, total_bytes
+from kernelrl_judge.protocol.values import ObjectLeaf
 from kernelrl_judge.task.comparison import Tolerance, compare_values, tolerance
 from kernelrl_judge.task.input_structure import Broadcasts, structure
+from kernelrl_judge.task.open_elements import open_share
 from kernelrl_judge.task.operation_counter import OperationCounter
 from kernelrl_judge.task.overlays import OVERLAYS
-from kernelrl_judge.task.reference import Reference
+from kernelrl_judge.task.reference import Reference, Trial
 from kernelrl_judge.task.source import TaskError, load_reference
 
 __all__ = ["audit"]
@@ -50,6 +55,11 @@ _STRUCTURES = {
 """Description of an input with a structure, and the words by which a model promises the structure."""
 _MIN_SPREAD = 0.1
 """Least standard deviation of the changes of parameters."""
+_CAUSES = (
+    ("the same seed", 0, "it counts its calls, keeps other state, or draws from a generator of its own"),
+    ("another seed", 1, "it draws random numbers"),
+)
+"""Calls that are repeated: the seed in words, the index that decides it, and why their outputs differ."""
 
 
 def audit(source: str, task_id: str, settings: EvaluationSettings, device: str) -> dict[str, Any]:
@@ -97,7 +107,15 @@ class _AuditedTask:
     def __init__(self, reference: Reference, limit: Tolerance) -> None:
         self._reference = reference
         self._limit = limit
-        self._trials = [reference.trial(index) for index in range(_TRIALS)]
+        self._trials = [self._trial(index) for index in range(_TRIALS)]
+
+    def _trial(self, index: int) -> Trial:
+        trial = self._reference.trial(index)
+        return attrs.evolve(trial, expected=_numbers_as_tensors(trial.expected))
+
+    def _outputs(self, inputs: list[Any], index: int) -> Any:
+        """The outputs of another call of the reference."""
+        return _numbers_as_tensors(self._reference.expected(inputs, index))
 
     def shortcuts(self) -> dict[str, str]:
         """Flags of shortcuts, which pass without the computation of the task."""
@@ -116,7 +134,8 @@ class _AuditedTask:
         share = self.non_finite()
         found = {
             "non_finite": f"{share:.3g} of the elements of the output" if share else None,
-            "nondeterministic": self._nondeterministic(),
+            "nondeterministic": self._nondeterministic,
+            "open_elements": self._open_elements(),
             "accidental_broadcast": self._accidental_broadcast(),
             "fixed_number": self._fixed_number(),
             "few_inputs": self._few_inputs(),
@@ -128,7 +147,9 @@ class _AuditedTask:
     def non_finite(self) -> float:
         """Largest share of elements that are infinite or NaN among the output tensors of the trials."""
         finite_shares = [
-            int(torch.isfinite(tensor).sum()) / tensor.numel() for tensor in self._output_tensors() if tensor.numel()
+            int(torch.isfinite(decoded(tensor)).sum()) / tensor.numel()
+            for tensor in self._output_tensors()
+            if tensor.numel()
         ]
         return max((1 - share for share in finite_shares), default=0.0)
 
@@ -152,7 +173,7 @@ class _AuditedTask:
         for name, choose in (("mean", _mean), ("middle of the range", _middle)):
             constant = mapped(first, functools.partial(_filled, choose=choose))
             if self._pass([constant] * _TRIALS):
-                values = ", ".join(f"{choose(tensor):.4g}" for tensor in tensors(first)[:3])
+                values = ", ".join(f"{_chosen(tensor, choose):.4g}" for tensor in tensors(first)[:3])
                 return f"{name} of the first output ({values})"
         return None
 
@@ -201,7 +222,7 @@ class _AuditedTask:
 
     def _weight_blind(self) -> str | None:
         model = self._reference.model
-        parameters = [p for p in model.parameters() if p.is_floating_point() and p.numel()]
+        parameters = [p for p in model.parameters() if (p.is_floating_point() or p.is_complex()) and p.numel()]
         if not parameters:
             return None
         outputs = []
@@ -209,27 +230,46 @@ class _AuditedTask:
             torch.manual_seed(index)
             with torch.no_grad():
                 for parameter in parameters:
-                    spread = max(_MIN_SPREAD, float(parameter.float().std(correction=0)))
-                    parameter.add_(torch.randn_like(parameter), alpha=spread)
+                    values = decoded(parameter)
+                    spread = max(_MIN_SPREAD, float(real(values).float().std(correction=0)))
+                    parameter.copy_(values + spread * torch.randn_like(values))
             # The call restores the parameters.
-            outputs.append(self._reference.expected(trial.inputs, index))
+            outputs.append(self._outputs(trial.inputs, index))
         pairs = zip(outputs, self._trials, strict=True)
         if not all(_has_same_shapes(output, trial.expected) for output, trial in pairs) or not self._pass(outputs):
             return None
         count = sum(parameter.numel() for parameter in parameters)
         return f"with all {count} parameters changed the output differs by {self._difference(outputs):.3g} at most"
 
+    @functools.cached_property
     def _nondeterministic(self) -> str | None:
         trial = self._trials[0]
         # The trial has the seed of index 0. Another seed must not matter either, since no kernel can know the seed.
-        for seed_name, index in (("the same seed", 0), ("another seed", 1)):
-            output = self._reference.expected(trial.inputs, index)
+        for seed_name, index, cause in _CAUSES:
+            output = self._outputs(trial.inputs, index)
             if not _has_same_shapes(trial.expected, output):
-                return f"called again with {seed_name}, the output has another shape"
+                return f"{cause}: called again with {seed_name}, the output has another shape"
             mismatch = compare_values(trial.expected, output, self._limit)
             if mismatch is not None:
-                return f"called again with {seed_name}, {mismatch.wrong_share or 0:.3g} of the elements are off"
+                wrong = f"{mismatch.wrong_share or 0:.3g} of the elements are off"
+                return f"{cause}: called again with {seed_name}, {wrong}"
         return None
+
+    def _open_elements(self) -> str | None:
+        # Elements of a reference that disagrees with itself are open for another reason.
+        if self._nondeterministic is not None:
+            return None
+        trial = self._trials[0]
+        try:
+            share = open_share(self._reference, trial.inputs, 0, self._limit)
+        except (TaskError, MemoryError, RuntimeError) as error:
+            # A failure for moved inputs, or in the additional memory of double precision, is no defect of the task.
+            if isinstance(error, RuntimeError) and not lacks_memory(str(error)):
+                raise
+            return None
+        if share <= LIMITS.open_share:
+            return None
+        return f"{share:.3g} of the elements of an output change if the inputs move by one unit in the last place"
 
     @functools.cached_property
     def _fixed_leaves(self) -> list[tuple[str, Any]]:
@@ -307,7 +347,8 @@ class _AuditedTask:
 
 def _equal(first: Any, second: Any) -> bool:
     if isinstance(first, torch.Tensor):
-        return isinstance(second, torch.Tensor) and first.shape == second.shape and torch.equal(first, second)
+        has_same_shape = isinstance(second, torch.Tensor) and first.shape == second.shape
+        return has_same_shape and torch.equal(decoded(first), decoded(second))
     return bool(first == second)
 
 
@@ -323,7 +364,8 @@ def _digest(inputs: Any) -> bytes:
     found = hashlib.blake2b()
     for _, leaf in leaves(inputs):
         if isinstance(leaf, torch.Tensor):
-            found.update(leaf.detach().contiguous().reshape(-1).view(torch.uint8).cpu().numpy().data)
+            values = real(leaf.detach()).contiguous().reshape(-1)
+            found.update(values.view(torch.uint8).cpu().numpy().data)
         else:
             found.update(repr(leaf).encode())
     return found.digest()
@@ -334,26 +376,54 @@ def _size(tensor: torch.Tensor) -> float:
     return max(abs(float(end)) for end in _finite(tensor).aminmax()) if tensor.numel() else 0.0
 
 
-def _mean(tensor: torch.Tensor) -> float:
-    return float(_finite(tensor).mean(dtype=torch.float64)) if tensor.numel() else 0.0
+def _mean(values: torch.Tensor) -> float:
+    return float(values.mean(dtype=torch.float64))
 
 
-def _middle(tensor: torch.Tensor) -> float:
-    return sum(map(float, _finite(tensor).aminmax())) / 2 if tensor.numel() else 0.0
+def _middle(values: torch.Tensor) -> float:
+    return sum(map(float, values.aminmax())) / 2
 
 
 def _finite(tensor: torch.Tensor) -> torch.Tensor:
-    """Values as floating-point numbers, with zeros in place of NaN and infinities.
+    """Values as real floating-point numbers, with zeros in place of NaN and infinities.
 
-    Floating-point values keep their dtype, because a wider copy of a large output may not fit into the device's memory.
+    fp16, bf16 and wider values keep their dtype, because a wider copy of a large output may not fit into the device's
+    memory.
     """
-    values = tensor if tensor.is_floating_point() else tensor.float()
+    values = decoded(real(tensor))
+    values = values if values.is_floating_point() else values.float()
     return torch.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0)
 
 
+def _chosen(tensor: torch.Tensor, choose: Callable[[torch.Tensor], float]) -> complex | float | int:
+    """A constant for all elements of a tensor, in the kind of its dtype."""
+    if not tensor.numel():
+        return 0
+    if tensor.is_complex():
+        parts = [choose(values) for values in _finite(tensor).unbind(-1)]
+        return complex(*parts)
+    value = choose(_finite(tensor))
+    return value if tensor.is_floating_point() else round(value)
+
+
 def _filled(tensor: torch.Tensor, choose: Callable[[torch.Tensor], float]) -> torch.Tensor:
-    value = choose(tensor)
-    return torch.full_like(tensor, value if tensor.is_floating_point() else round(value))
+    return torch.full_like(tensor, _chosen(tensor, choose))
+
+
+def _numbers_as_tensors(output: Any) -> Any:
+    """The output with tensors in double precision in place of its Python floats and complex numbers.
+
+    They are compared with the tolerance of such a tensor, and shortcuts must produce them as well.
+    """
+    if isinstance(output, float):
+        return torch.tensor(output, dtype=torch.float64)
+    if isinstance(output, ObjectLeaf) and output.kind == "complex":
+        return torch.view_as_complex(torch.tensor(output.parts, dtype=torch.float64))
+    if isinstance(output, list | tuple):
+        return sequence_as(output, map(_numbers_as_tensors, output))
+    if isinstance(output, dict):
+        return {key: _numbers_as_tensors(value) for key, value in output.items()}
+    return output
 
 
 def _inputs_as_outputs(expected: Any, inputs: Any, numbers: Sequence[int]) -> Any:

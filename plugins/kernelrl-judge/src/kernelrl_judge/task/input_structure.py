@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from kernelrl_judge.protocol.trees import decoded
+
 __all__ = ["Broadcasts", "structure"]
 
 _MIN_ELEMENTS = 4
@@ -29,7 +31,10 @@ def structure(first: torch.Tensor, second: torch.Tensor) -> str | None:
 
     None for equal values, and for integers and floating-point integers, which may be labels.
     """
-    if first.numel() < _MIN_ELEMENTS or first.shape != second.shape or torch.equal(first, second):
+    if first.numel() < _MIN_ELEMENTS or first.shape != second.shape:
+        return None
+    first, second = decoded(first), decoded(second)
+    if torch.equal(first, second):
         return None
     square = first.dim() >= 2 and first.shape[-1] == first.shape[-2]
     if first.is_complex():

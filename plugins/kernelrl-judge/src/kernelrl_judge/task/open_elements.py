@@ -14,12 +14,12 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from kernelrl_judge.limits import LIMITS
-from kernelrl_judge.protocol.trees import laid_out_as, leaves, mapped
+from kernelrl_judge.protocol.trees import laid_out_as, leaves, mapped, tensors
 from kernelrl_judge.task.comparison import Tolerance, compare_values
 from kernelrl_judge.task.reference import Reference
 from kernelrl_judge.task.source import TaskError
 
-__all__ = ["with_open_elements"]
+__all__ = ["open_share", "with_open_elements"]
 
 _AXIS_ARGUMENT = {"sort": 1, "argsort": 1, "topk": 2}
 """Functions that document no order of equal values, with the position of their axis argument. `max`, `min` and `argmax`
@@ -86,6 +86,35 @@ def with_open_elements(
     return _with_tensors(chosen, opened)
 
 
+def open_share(reference: Reference, inputs: list[Any], index: int, limit: Tolerance) -> float:
+    """Largest share of open elements among the output tensors of a call, except indices of equal values.
+
+    Only outputs count that the reference itself gives otherwise in double precision. Others leave nothing open: an
+    index of the largest input, for example, depends on no rounding.
+
+    Args:
+        index: index of the random state of the call.
+        limit: tolerance for floating-point elements.
+
+    Raises:
+        TaskError: the reference fails for moved inputs.
+    """
+    expected = reference.expected(inputs, index)
+    exact = reference.exact(inputs, index)
+    if exact is not None and _have_same_shapes(expected, exact):
+        chosen = _with_equal_choices(_selections(reference, inputs, index), expected, exact)
+        if compare_values(exact, chosen, limit) is None:
+            return 0.0
+    moved = _moved_outputs(reference, inputs, index)
+    largest_share = 0.0
+    for number, (_, want) in enumerate(leaves(expected)):
+        others = [output[number] for output in moved]
+        if isinstance(want, torch.Tensor) and want.numel() and not want.is_complex() and _are_alike(want, others):
+            found = _Opened.of(want, others, limit)
+            largest_share = max(largest_share, found.share)
+    return largest_share
+
+
 def _with_equal_choices(selections: list[_Selection], expected: Any, actual: Any) -> Any:
     """The expected outputs, with the candidate's indices where they select values equal to those of the reference."""
     chosen = []
@@ -104,9 +133,9 @@ def _chosen(want: torch.Tensor, got: torch.Tensor, selections: list[_Selection])
     return want
 
 
-def _with_tensors(value: Any, tensors: list[torch.Tensor]) -> Any:
+def _with_tensors(value: Any, others: list[torch.Tensor]) -> Any:
     """The value with other tensors, in the order of its leaves."""
-    remaining = iter(tensors)
+    remaining = iter(others)
     return mapped(value, lambda _: next(remaining))
 
 
@@ -123,26 +152,54 @@ def _selects_equal(selection: _Selection, got: torch.Tensor) -> torch.Tensor:
     return is_inside & is_equal & ~is_repeated
 
 
+@attrs.frozen
+class _Opened:
+    """The open elements of an output tensor, and the range of the values of each element for moved inputs."""
+
+    is_open: torch.Tensor
+    low: torch.Tensor
+    high: torch.Tensor
+    margin: torch.Tensor | float
+    """Tolerance of each element."""
+
+    @classmethod
+    def of(cls, want: torch.Tensor, others: list[torch.Tensor], limit: Tolerance) -> _Opened:
+        """
+        Args:
+            others: values of the reference for moved inputs.
+        """
+        low, high = want.double(), want.double()
+        for other in others:
+            low = torch.minimum(low, other.double())
+            high = torch.maximum(high, other.double())
+        if not want.is_floating_point():
+            return cls(low != high, low, high, 0.0)
+        margin = limit.rtol_of(others[0].dtype) * want.double().abs()
+        # Rounding moves every element a little; only jumps beyond the tolerance are open.
+        return cls((high - low) > margin, low, high, margin)
+
+    @property
+    def share(self) -> float:
+        return float(self.is_open.double().mean())
+
+
+def _have_same_shapes(first: Any, second: Any) -> bool:
+    return [tensor.shape for tensor in tensors(first)] == [tensor.shape for tensor in tensors(second)]
+
+
+def _are_alike(want: torch.Tensor, others: list[Any]) -> bool:
+    return all(isinstance(other, torch.Tensor) and other.shape == want.shape for other in others)
+
+
 def _within_moved(want: torch.Tensor, got: torch.Tensor, others: list[Any], limit: Tolerance) -> torch.Tensor:
     """The expected tensor with the elements that are within the values of the reference for moved inputs."""
-    low, high = want.double(), want.double()
-    for other in others:
-        if not isinstance(other, torch.Tensor) or other.shape != want.shape:
-            return want
-        low = torch.minimum(low, other.double())
-        high = torch.maximum(high, other.double())
-    is_open = low != high
-    share = float(is_open.double().mean())
-    margin: torch.Tensor | float = 0.0
-    if want.is_floating_point():
-        margin = limit.rtol_of(got.dtype) * want.double().abs()
-        # Rounding moves every element a little; only jumps beyond the tolerance are open.
-        is_open = (high - low) > margin
-        share = float(is_open.double().mean())
-    if share > LIMITS.open_share:
+    if not _are_alike(want, others):
+        return want
+    found = _Opened.of(want, others, limit)
+    if found.share > LIMITS.open_share:
         return want
     value = got.double()
-    is_right = is_open & (value >= low - margin) & (value <= high + margin)
+    is_right = found.is_open & (value >= found.low - found.margin) & (value <= found.high + found.margin)
     return torch.where(is_right, got.to(want.dtype), want)
 
 
