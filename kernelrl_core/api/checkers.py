@@ -10,6 +10,7 @@ from kernelrl_core.types.evaluations import (
     EvaluationFacts,
     ExtensionBuild,
     Roofline,
+    TaskDtypes,
     TimingFacts,
 )
 from kernelrl_core.types.outcomes import Finding, Outcome, Rule, Severity, Verdict
@@ -34,6 +35,7 @@ __all__ = [
     "Severity",
     "SourceFacts",
     "Task",
+    "TaskDtypes",
     "TimingFacts",
     "Verdict",
 ]

@@ -19,6 +19,7 @@ from kernelrl_core.types.evaluations import (
     Mismatch,
     Roofline,
     RuntimeStatistics,
+    TaskDtypes,
     TimingFacts,
 )
 from kernelrl_core.types.hashes import sha256_text
@@ -53,6 +54,7 @@ __all__ = [
     "SourceFacts",
     "Task",
     "TaskAudit",
+    "TaskDtypes",
     "TimingFacts",
     "Verdict",
     "audit_conditions",

@@ -13,6 +13,7 @@ from kernelrl_core.types.evaluations import (
     ExtensionBuild,
     Mismatch,
     Roofline,
+    TaskDtypes,
     TimingFacts,
 )
 from kernelrl_core.types.outcomes import Finding, Outcome, Severity, Verdict
@@ -34,6 +35,7 @@ __all__ = [
     "Roofline",
     "Severity",
     "Task",
+    "TaskDtypes",
     "TimingFacts",
     "Turn",
     "Verdict",

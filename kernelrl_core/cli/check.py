@@ -313,6 +313,8 @@ def _described(checked: CheckedKernel, spec: EvaluationSpec, why_untimed: str) -
         "correct": turn.correct,
         "tests_passed": described.get("tests_passed", 0),
         "tests_total": described.get("tests_total", 0),
+        "cast": described.get("facts", {}).get("cast") or None,
+        "dtypes": described.get("facts", {}).get("dtypes"),
         "runtime_us": evaluation.runtime.median_us if evaluation is not None and evaluation.runtime else None,
         "baseline_us": evaluation.baseline.median_us if evaluation is not None and evaluation.baseline else None,
         "speedup": turn.speedup,
@@ -357,6 +359,14 @@ def _first_line(evaluation: Evaluation) -> str:
     return evaluation.message.partition("\n")[0]
 
 
+def _dtypes(evaluation: Evaluation) -> str:
+    """Dtypes of the task and their cast; empty if all floating-point ones are float32 without a cast."""
+    facts = evaluation.facts
+    shown = facts.dtypes if facts.dtypes is not None and (facts.cast or not facts.dtypes.are_usual) else None
+    cast = f"cast by evaluation.precision to {facts.cast}" if facts.cast else ""
+    return "; ".join(str(part) for part in (shown, cast) if part)
+
+
 def turn_lines(
     turn: Turn, why_untimed: str = "", *, cached: bool = False, settings: EvaluationSettings | None = None
 ) -> list[str]:
@@ -384,6 +394,8 @@ def turn_lines(
         return [*lines, *message, *fix, sandbox, *findings]
     if evaluation.compiled:
         lines.append(f"trials    {evaluation.tests_passed} of {evaluation.tests_total} passed")
+    if dtypes := _dtypes(evaluation):
+        lines.append(f"dtypes    {dtypes}")
     if turn.speedup is not None:
         lines.append(f"speedup   {_speed(evaluation, turn.speedup)}")
     elif turn.correct:

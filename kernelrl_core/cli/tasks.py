@@ -44,7 +44,10 @@ command.add_command(tasks_audit.command)
 def list_command(
     settings: Sequence[str], recipe: str | None, use: str | None, split: str | None, level: int | None, as_json: bool
 ) -> None:
-    """List the tasks of a source: id, level, split, audit flags.
+    """List the tasks of a source: id, level, split, dtypes that the source names, audit flags.
+
+    The tasks are parsed and not executed, so a dtype that no name states is missing; 'kernelrl tasks audit' reports the
+    dtypes that the tensors have. A source that names none uses float32 for floating-point numbers.
 
     KEY=VALUE set options of the task source, or override recipe keys if --recipe is given.
 
@@ -61,9 +64,7 @@ def list_command(
     if as_json:
         print_json({"tasks": [_row(task) for task in tasks]})
         return
-    levels = ["-" if task.level is None else task.level for task in tasks]
-    rows = zip(tasks, levels, strict=True)
-    print_lines(table([(task.id, f"level {level}", task.split, " ".join(task.flags)) for task, level in rows]))
+    print_lines(table([_columns(task) for task in tasks]))
     click.echo(f"{len(tasks)} tasks", err=True)
 
 
@@ -74,7 +75,7 @@ def list_command(
 @_use
 @_json
 def show_command(task: str, settings: Sequence[str], recipe: str | None, use: str | None, as_json: bool) -> None:
-    """Show TASK, a task id or a file: its properties and its PyTorch reference.
+    """Show TASK, a task id or a file: its properties, the dtypes that it names, and its PyTorch reference.
 
     KEY=VALUE set options of the task source, or override recipe keys if --recipe is given.
 
@@ -97,12 +98,22 @@ def show_command(task: str, settings: Sequence[str], recipe: str | None, use: st
     click.echo(found.reference, nl=not found.reference.endswith("\n"))
 
 
+def _columns(task: Task) -> tuple[str, ...]:
+    from kernelrl_core.sources.dtypes import named_dtypes
+
+    level = "-" if task.level is None else str(task.level)
+    return (task.id, f"level {level}", task.split, ",".join(named_dtypes(task.reference)), " ".join(task.flags))
+
+
 def _row(task: Task) -> dict[str, Any]:
+    from kernelrl_core.sources.dtypes import named_dtypes
+
     return {
         "id": task.id,
         "name": task.name,
         "level": task.level,
         "split": task.split,
+        "named_dtypes": list(named_dtypes(task.reference)),
         "flags": list(task.flags),
         "sha256": task.sha256,
     }

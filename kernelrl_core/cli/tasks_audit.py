@@ -157,7 +157,8 @@ def _line(audit: TaskAudit) -> str:
     if audit.unaudited is not None:
         return f"{audit.task_id}  unaudited: {audit.unaudited}"
     fixed = f"  fixed by input overlay {audit.mended_by}" if audit.mended_by else ""
-    return f"{audit.task_id}  {' '.join(audit.flags) or 'clean'}{fixed}"
+    dtypes = f"  ({audit.dtypes})" if audit.dtypes is not None else ""
+    return f"{audit.task_id}  {' '.join(audit.flags) or 'clean'}{fixed}{dtypes}"
 
 
 def _lines(audits: Sequence[TaskAudit]) -> list[str]:

@@ -21,6 +21,7 @@ from kernelrl_core.prompts.hardware import hardware_block
 from kernelrl_core.prompts.history import raw_reply, shown_turns
 from kernelrl_core.prompts.templates import Template, fence_for
 from kernelrl_core.recipe.schema import HistorySettings, PromptSettings
+from kernelrl_core.sources.dtypes import is_floating, named_dtypes
 from kernelrl_core.types import EvaluationSettings, Example, Message, Prompt, Rule, Task, Turn
 
 __all__ = ["MINIMUM_REPLY_TOKENS", "Composer", "FittedPrompt"]
@@ -229,8 +230,12 @@ class Composer:
             return None
         evaluation = self._evaluation.for_task(task)
         name = evaluation.cast or "task"
+        dtype = _DTYPES[name]
+        if evaluation.cast is None:
+            named = [each for each in named_dtypes(task.reference) if is_floating(each)]
+            dtype += f", which names {', '.join(named)}" if named else ""
         return {
-            "dtype": _DTYPES[name],
+            "dtype": dtype,
             "atol": _tolerance(name, evaluation.atol),
             "rtol": _tolerance(name, evaluation.rtol),
         }

@@ -21,6 +21,7 @@ from kernelrl_core.types.evaluations import (
     Mismatch,
     Roofline,
     RuntimeStatistics,
+    TaskDtypes,
     TimingFacts,
 )
 from kernelrl_core.types.hashes import sha256_text
@@ -82,6 +83,7 @@ __all__ = [
     "ShownExample",
     "SourceFacts",
     "Task",
+    "TaskDtypes",
     "TaskSettings",
     "TimingFacts",
     "Turn",

@@ -11,7 +11,7 @@ import attrs
 import cattrs
 
 from kernelrl_core.errors import UsageError
-from kernelrl_core.types import EvaluationSettings, Task
+from kernelrl_core.types import EvaluationSettings, Task, TaskDtypes
 from kernelrl_core.types import serialization as codec
 from kernelrl_core.version import API_VERSION
 
@@ -89,6 +89,8 @@ class TaskAudit:
     """Reason why the audit failed; None if it succeeded."""
     provenance: Mapping[str, Any] = attrs.field(factory=dict)
     """Device and versions of the audit."""
+    dtypes: TaskDtypes | None = None
+    """Dtypes of the task as they are used; None if the reference was not called."""
 
 
 def audit_conditions(settings: EvaluationSettings) -> dict[str, Any]:

@@ -28,6 +28,7 @@ __all__ = [
     "Mismatch",
     "Roofline",
     "RuntimeStatistics",
+    "TaskDtypes",
     "TimingFacts",
 ]
 
@@ -346,6 +347,28 @@ class TimingFacts:
 
 
 @attrs.frozen
+class TaskDtypes:
+    """Dtypes of the tensors of a task as they are used, after a cast. Each is named once, such as `float16`."""
+
+    inputs: tuple[str, ...]
+    """Dtypes of the inputs, in their order."""
+    parameters: tuple[str, ...]
+    """Dtypes of the parameters and buffers in the state of the model."""
+    outputs: tuple[str, ...]
+    """Dtypes of the outputs, in their order."""
+
+    def __str__(self) -> str:
+        parts = (("inputs", self.inputs), ("parameters", self.parameters), ("outputs", self.outputs))
+        return "; ".join(f"{name} {', '.join(dtypes)}" for name, dtypes in parts if dtypes)
+
+    @property
+    def are_usual(self) -> bool:
+        """Whether float32 is the only floating-point or complex dtype."""
+        names = (*self.inputs, *self.parameters, *self.outputs)
+        return all(name == "float32" for name in names if "float" in name or "complex" in name)
+
+
+@attrs.frozen
 class EvaluationFacts:
     """Facts about an evaluation beside its outcome. Checkers and feedback formatters read them.
 
@@ -354,6 +377,8 @@ class EvaluationFacts:
 
     cast: str = ""
     """Precision to which inputs and parameters were cast, such as `fp16`; empty: they kept the dtypes of the task."""
+    dtypes: TaskDtypes | None = None
+    """Dtypes of the task as they were used; None if the candidate ended before the reference was called."""
     phases_s: Mapping[str, float] = attrs.field(factory=dict)
     """Wall time of the judge by phase, builds within it included."""
     builds: tuple[ExtensionBuild, ...] = ()

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import pytest
+
 from kernelrl_core.cli.check import turn_lines
 from kernelrl_core.testing.values import make_turn
 from kernelrl_core.types import (
     BuildStatus,
     Candidate,
     Evaluation,
+    EvaluationFacts,
     EvaluationSettings,
     Extraction,
     Finding,
     Outcome,
     Severity,
+    TaskDtypes,
     Verdict,
 )
 
@@ -41,6 +45,28 @@ def test_tests_are_counted_where_they_were_reached() -> None:
         Outcome.INCORRECT, "The output has wrong values.", build=BuildStatus.BUILT, tests_passed=3
     )
     assert not any("trials" in line for line in told(Outcome.COMPILE_ERROR, "no", build=BuildStatus.FAILED))
+
+
+HALF = TaskDtypes(("float16",), (), ("float16", "int64"))
+SINGLE = TaskDtypes(("float32",), ("float32",), ("float32",))
+
+
+@pytest.mark.parametrize(
+    ("facts", "line"),
+    [
+        (EvaluationFacts(dtypes=HALF), "dtypes    inputs float16; outputs float16, int64"),
+        (
+            EvaluationFacts(dtypes=SINGLE, cast="fp32"),
+            "dtypes    inputs float32; parameters float32; outputs float32; cast by evaluation.precision to fp32",
+        ),
+        (EvaluationFacts(cast="fp32"), "dtypes    cast by evaluation.precision to fp32"),
+        (EvaluationFacts(dtypes=SINGLE), None),
+        (EvaluationFacts(), None),
+    ],
+)
+def test_dtypes_other_than_single_precision_are_named(facts: EvaluationFacts, line: str | None) -> None:
+    lines = told(Outcome.INCORRECT, "no", build=BuildStatus.BUILT, facts=facts)
+    assert [each for each in lines if each.startswith("dtypes")] == ([] if line is None else [line])
 
 
 def test_the_evidence_of_a_rejection_appears_once() -> None:

@@ -12,7 +12,7 @@ import pytest
 from kernelrl_core.cli.main import main
 from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.testing.fakes import FakeEvaluator
-from kernelrl_core.types import Task
+from kernelrl_core.types import Task, TaskDtypes
 from kernelrl_core.types.audits import TaskAudit, audit_conditions
 
 TASK = "class Model: ...\ndef get_inputs(): ...\ndef get_init_inputs(): ...\nraise SystemExit('executed')\n"
@@ -49,6 +49,17 @@ def test_list_takes_a_source_and_its_options(folder: Path, capsys: pytest.Captur
     code, out, err = run(capsys, *arguments, "--level", "1", "--split", "train")
     assert out.splitlines() == ["directory/level1/relu  level 1  train"]
     assert err == "1 tasks\n"
+
+
+def test_list_and_show_state_the_dtypes_that_the_source_names(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "level2" / "softmax.py").write_text(f"{TASK}x = torch.float16, y.long()\n")
+    source = ["--use", "directory", "path=."]
+    _, out, _ = run(capsys, "list", *source)
+    assert "directory/level2/softmax  level 2  train  float16,int64" in out
+    _, out, _ = run(capsys, "list", *source, "--json")
+    assert [row["named_dtypes"] for row in json.loads(out)["tasks"]] == [[], [], ["float16", "int64"]]
+    _, out, _ = run(capsys, "show", "directory/level2/softmax", *source[:2], "path=.")
+    assert "# named_dtypes  float16 int64\n" in out
 
 
 def test_show_prints_the_reference_of_a_file_and_of_an_id(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -111,7 +122,8 @@ class Auditor(FakeEvaluator):
         flags = {"identity_pass": "error 0.001"} if "gelu" in task.id else {}
         failed = "hangs" if "softmax" in task.id else None
         mended = "signed" if flags else None
-        return TaskAudit(task.id, task.sha256, audit_conditions(settings), flags, mended, failed)
+        dtypes = TaskDtypes(("float16",), (), ("float32",))
+        return TaskAudit(task.id, task.sha256, audit_conditions(settings), flags, mended, failed, dtypes=dtypes)
 
 
 @pytest.fixture
@@ -131,7 +143,7 @@ def test_an_audit_lists_flagged_and_unaudited_tasks_and_counts_the_rest(
     lines = out.splitlines()
     assert code == 0
     assert lines[:3] == [
-        "directory/level1/gelu  identity_pass  fixed by input overlay signed",
+        "directory/level1/gelu  identity_pass  fixed by input overlay signed  (inputs float16; outputs float32)",
         "    identity_pass: error 0.001",
         "directory/level2/softmax  unaudited: hangs",
     ]
@@ -145,6 +157,7 @@ def test_an_audit_continues_its_output_and_repeats_only_failed_tasks(
     command = ["audit", "--use", "directory", "path=.", "--output", "audits.jsonl", "--jobs", "1", "--json"]
     first = json.loads(run(capsys, *command)[1])
     assert [name for name, _ in auditor.audited] == ["gelu", "relu", "softmax"]
+    assert first["tasks"][0]["dtypes"] == {"inputs": ["float16"], "parameters": [], "outputs": ["float32"]}
     assert (first["counts"], first["unaudited"]) == ({"identity_pass": 1}, ["directory/level2/softmax"])
     assert json.loads(run(capsys, *command)[1]) == first
     assert [name for name, _ in auditor.audited[3:]] == ["softmax"]

@@ -151,6 +151,16 @@ def test_task_precision_overrides_the_recipe():
     assert "float32" not in words
 
 
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_prompt_states_the_floating_dtypes_that_the_task_names(name):
+    half = attrs.evolve(TASK, reference="class Model:\n    x = torch.randn(4).half(), torch.int64, 'bfloat16'\n")
+    made = composer(PromptSettings(template=name))
+    assert "as in the reference, which names float16, bfloat16" in text(made.messages(half))
+    assert "which names" not in text(made.messages(TASK))
+    cast = attrs.evolve(half, precision="fp32")
+    assert "which names" not in text(made.messages(cast))
+
+
 def test_prompt_states_tolerance_and_trials_of_the_stage():
     easy = attrs.evolve(TASK, settings=TaskSettings(atol=0.125, trials=2))
     words = text(composer(PromptSettings(template="kernelbench")).messages(easy))

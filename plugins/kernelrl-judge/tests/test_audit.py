@@ -55,6 +55,7 @@ COMPLEX = "torch.randn(8, 16, dtype=torch.complex64)"
 COMPLEX32 = f"{COMPLEX}.to(torch.complex32)"
 ROUNDED_LAYER = "self.w = torch.nn.Parameter(torch.randn(16, 16).to(torch.float8_e4m3fn), requires_grad=False)"
 COMPLEX_LAYER = "self.w = torch.nn.Parameter(torch.randn(16, 16, dtype=torch.complex64))"
+HALF_LAYER = "self.w = torch.nn.Parameter(torch.randn(64, dtype=torch.float16))"
 QUANTISED = "s = x.abs().amax(1, keepdim=True) / 127; return torch.round(x / s).to(torch.int8), s"
 
 
@@ -122,6 +123,7 @@ QUANTISED = "s = x.abs().amax(1, keepdim=True) / 127; return torch.round(x / s).
         (task("return torch.sin(x * 1e7)"), {"open_elements"}),
         (task(QUANTISED, "torch.randn(8, 512).bfloat16()"), {"open_elements"}),
         (task(QUANTISED, "torch.randn(8, 512)"), set()),
+        (task("return (x * self.w).float().sum(1)", "torch.randn(8, 64).half()", HALF_LAYER), set()),
         (task("return torch.argsort(x, 1)", "torch.rand(8, 512).bfloat16()"), set()),
         (task("return torch.topk(x @ x.T, 4)", "torch.randn(64, 64)"), set()),
         (task("raise RuntimeError('broken')"), {"reference_fails"}),
@@ -140,6 +142,16 @@ def test_a_task_has_the_flags_that_it_was_written_for(source: str, expected: set
 )
 def test_the_cause_of_outputs_that_differ_is_named(forward: str, cause: str) -> None:
     assert found(task(forward))["flags"]["nondeterministic"].startswith(cause)
+
+
+def test_the_audit_reports_the_dtypes_of_the_tensors() -> None:
+    source = task("return (x @ self.w.float()).argmax(1), x.half()", init=ROUNDED_LAYER)
+    assert found(source)["dtypes"] == {
+        "inputs": ["float32"],
+        "parameters": ["float8_e4m3fn"],
+        "outputs": ["int64", "float16"],
+    }
+    assert found(task("return x * 2"), precision="bf16")["dtypes"]["inputs"] == ["bfloat16"]
 
 
 def test_every_flag_has_its_measurement() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from shared_evaluations import KERNEL, Evaluations
 
-from kernelrl_core.api.evaluators import BuildStatus, Outcome
+from kernelrl_core.api.evaluators import BuildStatus, Outcome, TaskDtypes
 
 
 def task(forward: str, inputs: str, *, init: str = "[]", constructor: str = "", arguments: str = "x") -> str:
@@ -167,6 +167,7 @@ def get_init_inputs():
 def test_a_task_keeps_the_dtypes_that_it_writes(evaluations: Evaluations) -> None:
     evaluation = evaluations.evaluate(candidate(HALF), HALF)
     assert (evaluation.outcome, evaluation.facts.cast) == (Outcome.CORRECT, ""), evaluation.message
+    assert evaluation.facts.dtypes == TaskDtypes(("float16",), ("float16",), ("float16",))
 
 
 def test_a_cast_changes_the_dtypes_and_is_reported(evaluations: Evaluations) -> None:

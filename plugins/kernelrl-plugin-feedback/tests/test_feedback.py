@@ -13,10 +13,12 @@ from kernelrl_core.testing.values import make_evaluation, make_reply, make_runti
 from kernelrl_core.types import (
     BuildStatus,
     Evaluation,
+    EvaluationFacts,
     Finding,
     Mismatch,
     Outcome,
     Severity,
+    TaskDtypes,
     Verdict,
 )
 from kernelrl_plugin_feedback.config import RawConfig, StructuredConfig
@@ -172,6 +174,33 @@ def test_silent_returns_an_empty_text() -> None:
     from kernelrl_plugin_feedback.silent import Silent
 
     assert Silent().format(None) == ""  # type: ignore[arg-type]
+
+
+HALF = TaskDtypes(("float16",), ("float32",), ("float16",))
+SINGLE = TaskDtypes(("float32", "int64"), (), ("float32",))
+
+
+@pytest.mark.parametrize("name", ["structured", "raw"])
+@pytest.mark.parametrize("outcome", [Outcome.INCORRECT, Outcome.RUNTIME_ERROR])
+@pytest.mark.parametrize(
+    ("facts", "sentence"),
+    [
+        (EvaluationFacts(dtypes=HALF), "Dtypes: inputs float16; parameters float32; outputs float16."),
+        (EvaluationFacts(cast="fp32"), "Floating-point inputs and parameters were cast to fp32."),
+    ],
+)
+def test_a_failed_call_states_dtypes_other_than_single_precision(name, outcome, facts, sentence):
+    assert sentence in FORMATTERS[name].format(turn(outcome, facts=facts)).splitlines()
+
+
+@pytest.mark.parametrize("name", ["structured", "raw"])
+def test_single_precision_and_other_outcomes_have_no_sentence_on_dtypes(name):
+    single = turn(Outcome.INCORRECT, facts=EvaluationFacts(dtypes=SINGLE))
+    correct = turn(Outcome.CORRECT, facts=EvaluationFacts(dtypes=HALF, cast="fp16"))
+    for made in (single, correct):
+        text = FORMATTERS[name].format(made)
+        assert "types:" not in text
+        assert "were cast" not in text
 
 
 @pytest.mark.parametrize("kind", get_args(get_type_hints(Mismatch)["kind"]))

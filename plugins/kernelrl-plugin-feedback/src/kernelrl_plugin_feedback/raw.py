@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kernelrl_core.api.feedback import Feedback, Turn
 from kernelrl_plugin_feedback.config import RawConfig
-from kernelrl_plugin_feedback.wording import OUTCOMES, tests
+from kernelrl_plugin_feedback.wording import OUTCOMES, describe_dtypes, tests
 
 __all__ = ["Raw"]
 
@@ -20,6 +20,9 @@ class Raw(Feedback):
         lines = [f"Result: {OUTCOMES[turn.outcome]}."]
         if passed:
             lines.append(f"Tests passed: {passed}.")
+        dtypes = describe_dtypes(turn)
+        if dtypes:
+            lines.append(dtypes)
         if turn.correct and turn.speedup is not None:
             lines.append(f"Speedup: {turn.speedup:.3g}x.")
         head = "\n".join(lines)

@@ -6,7 +6,14 @@ import re
 
 from kernelrl_core.api.feedback import Evaluation, Feedback, Outcome, Severity, Turn, Verdict, clean_error
 from kernelrl_plugin_feedback.config import StructuredConfig
-from kernelrl_plugin_feedback.wording import CANDIDATE_FILE, OUTCOMES, describe_mismatch, number, tests
+from kernelrl_plugin_feedback.wording import (
+    CANDIDATE_FILE,
+    OUTCOMES,
+    describe_dtypes,
+    describe_mismatch,
+    number,
+    tests,
+)
 
 __all__ = ["Structured"]
 
@@ -63,6 +70,9 @@ class Structured(Feedback):
         passed = tests(turn)
         if passed:
             head.append(f"Tests passed: {passed}.")
+        dtypes = describe_dtypes(turn)
+        if dtypes:
+            head.append(dtypes)
         tail = [f"Flagged as suspect by the rule {finding}" for finding in _suspicions(turn)]
         cause, guidance = self._cause(turn)
         tail += [guidance] if guidance else []

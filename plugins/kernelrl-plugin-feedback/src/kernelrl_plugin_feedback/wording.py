@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kernelrl_core.api.feedback import Mismatch, Outcome, Turn
 
-__all__ = ["CANDIDATE_FILE", "OUTCOMES", "describe_mismatch", "number", "tests"]
+__all__ = ["CANDIDATE_FILE", "OUTCOMES", "describe_dtypes", "describe_mismatch", "number", "tests"]
 
 CANDIDATE_FILE = "candidate.py"
 """File name of a candidate in tracebacks."""
@@ -34,6 +34,22 @@ def tests(turn: Turn) -> str:
 def number(value: float) -> str:
     """Three significant digits."""
     return f"{value:.3g}"
+
+
+def describe_dtypes(turn: Turn) -> str:
+    """The dtypes of the task as they were used, for a kernel whose call failed.
+
+    Empty if all floating-point ones are float32 without a cast.
+    """
+    if turn.evaluation is None or turn.outcome not in {Outcome.INCORRECT, Outcome.RUNTIME_ERROR}:
+        return ""
+    facts = turn.evaluation.facts
+    sentences = []
+    if facts.dtypes is not None and not facts.dtypes.are_usual:
+        sentences.append(f"Dtypes: {facts.dtypes}.")
+    if facts.cast:
+        sentences.append(f"Floating-point inputs and parameters were cast to {facts.cast}.")
+    return " ".join(sentences)
 
 
 def describe_mismatch(mismatch: Mismatch) -> list[str]:

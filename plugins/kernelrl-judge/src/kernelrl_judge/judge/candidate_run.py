@@ -18,6 +18,7 @@ from kernelrl_core.api.evaluators import (
     EvaluationRequest,
     ExtensionBuild,
     Isolation,
+    TaskDtypes,
 )
 from kernelrl_judge.judge.plan import CallKind, EvaluationPlan
 from kernelrl_judge.judge.resources import MEMORY_ERRORS, Loan
@@ -39,7 +40,7 @@ from kernelrl_judge.task.comparison import tolerance
 from kernelrl_judge.task.coverage import measured_coverage
 from kernelrl_judge.task.drawn_parameters import ParameterDraws, drawn_parameters
 from kernelrl_judge.task.parameter_match import ParameterMatch
-from kernelrl_judge.task.reference import Reference
+from kernelrl_judge.task.reference import Reference, TaskFacts
 from kernelrl_judge.task.reference_budget import ReferenceBudget
 from kernelrl_judge.timing.measure import (
     MeasuredWindows,
@@ -101,6 +102,8 @@ class RunFacts:
     """Language of the extensions' device code; empty where the backend builds none."""
     sizes: Mapping[str, int]
     """Sizes of the task that were made smaller to fit the memory, by name."""
+    dtypes: TaskDtypes | None
+    """Dtypes of the task; None if the reference was not called."""
     printed: str
     """Output that the candidate printed."""
     phases_s: Mapping[str, float]
@@ -250,6 +253,7 @@ class _CandidateRun:
         self._build = BuildStatus.NOT_REACHED
         self._compiled = ""
         self._sizes: Mapping[str, int] = {}
+        self._task_facts = TaskFacts()
         self._trials: TrialResults | None = None
         self._stress: StressResults | None = None
         self._timing: TimingResults | None = None
@@ -307,6 +311,7 @@ class _CandidateRun:
             library_symbols=builds.library_symbols if ownership is None else (),
             language=builds.language,
             sizes=self._sizes,
+            dtypes=self._task_facts.dtypes,
             printed=session.process.printed,
             phases_s=dict(self._phases_s),
             seconds=self._seconds(ended_at),
@@ -413,6 +418,7 @@ class _CandidateRun:
         with self._phase("reference"):
             reference = self._loan.references.get(self._request, self._session.device)
             self._sizes = dict(reference.sizes)
+            self._task_facts = reference.facts
             if self._loan.arenas is not None:
                 self._session.share_device_memory(self._loan.arenas)
             return reference

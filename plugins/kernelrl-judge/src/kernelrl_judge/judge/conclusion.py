@@ -301,6 +301,7 @@ def _facts(
     of_reference = not_recorded is not None and not_recorded.of_reference
     return EvaluationFacts(
         cast=settings.cast or "",
+        dtypes=run.dtypes,
         phases_s=run.phases_s,
         builds=run.builds,
         parameters=run.parameters,

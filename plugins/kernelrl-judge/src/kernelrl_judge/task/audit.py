@@ -69,8 +69,8 @@ def audit(source: str, task_id: str, settings: EvaluationSettings, device: str) 
         device: `cpu` or `cuda`; inputs are made there.
 
     Returns:
-        Flags with their measurements, and the overlay under which no shortcut passes; or the reason why there is no
-        audit.
+        Flags with their measurements, the overlay under which no shortcut passes, and the dtypes of the task; or the
+        reason why there is no audit.
     """
     try:
         module = load_reference(source, task_id)
@@ -88,7 +88,8 @@ def audit(source: str, task_id: str, settings: EvaluationSettings, device: str) 
     fixing_overlay = None
     if shortcuts:
         fixing_overlay = next((kind for kind in OVERLAYS if _fixes(kind, module, task_id, settings, device)), None)
-    return {"flags": flags, "mended_by": fixing_overlay}
+    dtypes = reference.facts.dtypes
+    return {"flags": flags, "mended_by": fixing_overlay, "dtypes": None if dtypes is None else to_json(dtypes)}
 
 
 def _fixes(kind: str, module: types.ModuleType, task_id: str, settings: EvaluationSettings, device: str) -> bool:

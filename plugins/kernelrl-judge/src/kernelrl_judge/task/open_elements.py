@@ -14,8 +14,8 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from kernelrl_judge.limits import LIMITS
-from kernelrl_judge.protocol.trees import laid_out_as, leaves, mapped, tensors
-from kernelrl_judge.task.comparison import Tolerance, compare_values
+from kernelrl_judge.protocol.trees import decoded, laid_out_as, leaves, mapped, tensors
+from kernelrl_judge.task.comparison import Tolerance, compare_values, root_mean_square
 from kernelrl_judge.task.reference import Reference
 from kernelrl_judge.task.source import TaskError
 
@@ -89,17 +89,18 @@ def with_open_elements(
 def open_share(reference: Reference, inputs: list[Any], index: int, limit: Tolerance) -> float:
     """Largest share of open elements among the output tensors of a call, except indices of equal values.
 
-    Only outputs count that the reference itself gives otherwise in double precision. Others leave nothing open: an
-    index of the largest input, for example, depends on no rounding.
+    Only outputs count that the reference itself gives otherwise in double precision, beyond the largest tolerance that
+    an evaluation allows. Others leave nothing open: an index of the largest input, for example, depends on no rounding.
 
     Args:
         index: index of the random state of the call.
-        limit: tolerance for floating-point elements.
+        limit: declared tolerance for floating-point elements.
 
     Raises:
         TaskError: the reference fails for moved inputs.
     """
     expected = reference.expected(inputs, index)
+    limit = _loosest(limit, {reference.dtype, *(want.dtype for want in tensors(expected))})
     exact = reference.exact(inputs, index)
     if exact is not None and _have_same_shapes(expected, exact):
         chosen = _with_equal_choices(_selections(reference, inputs, index), expected, exact)
@@ -110,9 +111,28 @@ def open_share(reference: Reference, inputs: list[Any], index: int, limit: Toler
     for number, (_, want) in enumerate(leaves(expected)):
         others = [output[number] for output in moved]
         if isinstance(want, torch.Tensor) and want.numel() and not want.is_complex() and _are_alike(want, others):
-            found = _Opened.of(want, others, limit)
+            found = _Opened.of(want, others, _allowed(want, limit))
             largest_share = max(largest_share, found.share)
     return largest_share
+
+
+def _loosest(limit: Tolerance, dtypes: set[torch.dtype]) -> Tolerance:
+    """The largest tolerance that an evaluation allows, for the coarsest of some dtypes.
+
+    An output in single precision that is computed from half precision has the errors of half precision.
+    """
+    atol = max(map(limit.atol_of, dtypes))
+    rtol = max(map(limit.rtol_of, dtypes))
+    return attrs.evolve(limit, atol=atol, rtol=rtol, factor=LIMITS.most_loosened)
+
+
+def _allowed(want: torch.Tensor, limit: Tolerance) -> torch.Tensor | float:
+    """Largest error of each element; 0 for integers."""
+    if not want.is_floating_point():
+        return 0.0
+    values = decoded(want)
+    scale = min(1.0, root_mean_square(values)) if limit.strict else 1.0
+    return limit.atol_of(want.dtype) * scale + limit.rtol_of(want.dtype) * values.double().abs()
 
 
 def _with_equal_choices(selections: list[_Selection], expected: Any, actual: Any) -> Any:
@@ -163,7 +183,7 @@ class _Opened:
     """Tolerance of each element."""
 
     @classmethod
-    def of(cls, want: torch.Tensor, others: list[torch.Tensor], limit: Tolerance) -> _Opened:
+    def of(cls, want: torch.Tensor, others: list[torch.Tensor], margin: torch.Tensor | float) -> _Opened:
         """
         Args:
             others: values of the reference for moved inputs.
@@ -172,9 +192,6 @@ class _Opened:
         for other in others:
             low = torch.minimum(low, other.double())
             high = torch.maximum(high, other.double())
-        if not want.is_floating_point():
-            return cls(low != high, low, high, 0.0)
-        margin = limit.rtol_of(others[0].dtype) * want.double().abs()
         # Rounding moves every element a little; only jumps beyond the tolerance are open.
         return cls((high - low) > margin, low, high, margin)
 
@@ -195,7 +212,8 @@ def _within_moved(want: torch.Tensor, got: torch.Tensor, others: list[Any], limi
     """The expected tensor with the elements that are within the values of the reference for moved inputs."""
     if not _are_alike(want, others):
         return want
-    found = _Opened.of(want, others, limit)
+    margin = limit.rtol_of(got.dtype) * want.double().abs() if want.is_floating_point() else 0.0
+    found = _Opened.of(want, others, margin)
     if found.share > LIMITS.open_share:
         return want
     value = got.double()

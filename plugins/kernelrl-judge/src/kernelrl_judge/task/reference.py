@@ -13,11 +13,12 @@ import attrs
 import torch
 from torch.nn.parameter import is_lazy
 
-from kernelrl_core.api.evaluators import EvaluationSettings
+from kernelrl_core.api.evaluators import EvaluationSettings, TaskDtypes
 from kernelrl_judge.protocol.call import seed
 from kernelrl_judge.protocol.trees import cloned, decoded, mapped, tensors, widened
 from kernelrl_judge.task.comparison import DTYPES, compare_bytes
 from kernelrl_judge.task.domain import Domain, domains
+from kernelrl_judge.task.dtypes import task_dtypes
 from kernelrl_judge.task.overlays import overlaid
 from kernelrl_judge.task.parameter_match import ParameterMatch
 from kernelrl_judge.task.source import (
@@ -123,6 +124,8 @@ class TaskFacts:
     """Reference whose constructor drew other parameters."""
     dtype: torch.dtype | None = None
     """Dtype of the task (`Reference.dtype`)."""
+    dtypes: TaskDtypes | None = None
+    """Dtypes of the inputs, parameters and outputs in the first call."""
     returned_inputs: frozenset[int] | None = None
     """Numbers of the input tensors whose memory an output has."""
     mutates_inputs: bool = False
@@ -408,6 +411,7 @@ class Reference:
             found = plain_output(self.model(*given), self.task_id)
         if is_first_call:
             facts.returned_inputs = _shared_inputs(given, found)
+            facts.dtypes = task_dtypes(inputs, self.state.values(), found)
         state: dict[str, torch.Tensor] = {}
         if is_first_call or effects:
             after = self.current()
