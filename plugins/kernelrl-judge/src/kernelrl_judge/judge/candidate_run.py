@@ -42,6 +42,7 @@ from kernelrl_judge.task.drawn_parameters import ParameterDraws, drawn_parameter
 from kernelrl_judge.task.parameter_match import ParameterMatch
 from kernelrl_judge.task.reference import Reference, TaskFacts
 from kernelrl_judge.task.reference_budget import ReferenceBudget
+from kernelrl_judge.task.repeatability import draws_random_numbers
 from kernelrl_judge.timing.measure import (
     MeasuredWindows,
     Measurement,
@@ -104,6 +105,8 @@ class RunFacts:
     """Sizes of the task that were made smaller to fit the memory, by name."""
     dtypes: TaskDtypes | None
     """Dtypes of the task; None if the reference was not called."""
+    has_random_reference: bool
+    """Whether a trial failed and the outputs of the reference depend on random numbers."""
     printed: str
     """Output that the candidate printed."""
     phases_s: Mapping[str, float]
@@ -254,6 +257,7 @@ class _CandidateRun:
         self._compiled = ""
         self._sizes: Mapping[str, int] = {}
         self._task_facts = TaskFacts()
+        self._has_random_reference = False
         self._trials: TrialResults | None = None
         self._stress: StressResults | None = None
         self._timing: TimingResults | None = None
@@ -312,6 +316,7 @@ class _CandidateRun:
             language=builds.language,
             sizes=self._sizes,
             dtypes=self._task_facts.dtypes,
+            has_random_reference=self._has_random_reference,
             printed=session.process.printed,
             phases_s=dict(self._phases_s),
             seconds=self._seconds(ended_at),
@@ -403,6 +408,7 @@ class _CandidateRun:
             draws = checked.run()
         self._stress = checked.stress
         self._trials = checked.trials
+        self._check_reference(draws.reference)
         return draws
 
     @property
@@ -422,6 +428,16 @@ class _CandidateRun:
             if self._loan.arenas is not None:
                 self._session.share_device_memory(self._loan.arenas)
             return reference
+
+    def _check_reference(self, reference: Reference) -> None:
+        """After wrong values, find out whether the reference itself gives the same values again.
+
+        Raises:
+            TaskError: it does not, although the random state is the same.
+        """
+        failure = self._trials.failure if self._trials is not None else None
+        if failure is not None and failure.mismatch.kind in ("values", "non_finite"):
+            self._has_random_reference = draws_random_numbers(reference, tolerance(self._settings))
 
     def _prepare_windows(
         self, recorder: Recorder, recordings: CandidateRecordings, trials: ReplayTrials, draws: ParameterDraws

@@ -144,6 +144,8 @@ def _concluded(run: RunFacts, request: EvaluationRequest, checked: str) -> _Conc
         message = messages.incorrect(
             failure.mismatch, lacking=failure.lacking, follows_other_parameters=failure.follows_other_parameters
         )
+        if run.has_random_reference:
+            message = f"{message} {messages.RANDOM_REFERENCE}"
         return _Conclusion(Outcome.INCORRECT, message, mismatch=failure.mismatch)
     findings = run.trials.findings
     if run.stress is not None:

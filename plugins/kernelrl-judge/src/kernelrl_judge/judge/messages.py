@@ -11,6 +11,7 @@ from kernelrl_judge.protocol.failures import Failure, Phase
 from kernelrl_judge.task.precision import TEN_BITS
 
 __all__ = [
+    "RANDOM_REFERENCE",
     "compiled_only",
     "ended",
     "failure",
@@ -46,6 +47,10 @@ _TEN_BITS = (
 _OTHER_PARAMETERS = (
     " Another call was right, with other parameters: values that are computed from parameters must be computed anew "
     "when the parameters change."
+)
+RANDOM_REFERENCE = (
+    "The reference draws random numbers, as dropout in training mode does: its own output differs for another random "
+    "state, so no kernel can match it. Set the model to eval() in the task, or pass the random numbers as an input."
 )
 _PLACES = {
     Phase.LOAD: "while the module was loaded",

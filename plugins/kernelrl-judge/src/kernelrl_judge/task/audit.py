@@ -26,6 +26,7 @@ from kernelrl_judge.task.open_elements import open_share
 from kernelrl_judge.task.operation_counter import OperationCounter
 from kernelrl_judge.task.overlays import OVERLAYS
 from kernelrl_judge.task.reference import Reference, Trial
+from kernelrl_judge.task.repeatability import disagreement
 from kernelrl_judge.task.source import TaskError, load_reference
 
 __all__ = ["audit"]
@@ -55,11 +56,6 @@ _STRUCTURES = {
 """Description of an input with a structure, and the words by which a model promises the structure."""
 _MIN_SPREAD = 0.1
 """Least standard deviation of the changes of parameters."""
-_CAUSES = (
-    ("the same seed", 0, "it counts its calls, keeps other state, or draws from a generator of its own"),
-    ("another seed", 1, "it draws random numbers"),
-)
-"""Calls that are repeated: the seed in words, the index that decides it, and why their outputs differ."""
 
 
 def audit(source: str, task_id: str, settings: EvaluationSettings, device: str) -> dict[str, Any]:
@@ -244,17 +240,8 @@ class _AuditedTask:
 
     @functools.cached_property
     def _nondeterministic(self) -> str | None:
-        trial = self._trials[0]
-        # The trial has the seed of index 0. Another seed must not matter either, since no kernel can know the seed.
-        for seed_name, index, cause in _CAUSES:
-            output = self._outputs(trial.inputs, index)
-            if not _has_same_shapes(trial.expected, output):
-                return f"{cause}: called again with {seed_name}, the output has another shape"
-            mismatch = compare_values(trial.expected, output, self._limit)
-            if mismatch is not None:
-                wrong = f"{mismatch.wrong_share or 0:.3g} of the elements are off"
-                return f"{cause}: called again with {seed_name}, {wrong}"
-        return None
+        found = disagreement(self._reference, self._trials[0].inputs, self._limit)
+        return None if found is None else str(found)
 
     def _open_elements(self) -> str | None:
         # Elements of a reference that disagrees with itself are open for another reason.

@@ -30,6 +30,7 @@ from kernelrl_judge.task.source import (
     of_task,
     plain_output,
     require_carried,
+    require_comparable,
 )
 
 if TYPE_CHECKING:
@@ -126,6 +127,10 @@ class TaskFacts:
     """Dtype of the task (`Reference.dtype`)."""
     dtypes: TaskDtypes | None = None
     """Dtypes of the inputs, parameters and outputs in the first call."""
+    is_comparable: bool = False
+    """Whether the output of a trial has values that can be compared."""
+    draws_random_numbers: bool | None = None
+    """Whether the output depends on the random state."""
     returned_inputs: frozenset[int] | None = None
     """Numbers of the input tensors whose memory an output has."""
     mutates_inputs: bool = False
@@ -451,8 +456,14 @@ class Reference:
 
         Args:
             inputs: in place of the drawn ones, which are equal for equal seed, index and device.
+
+        Raises:
+            TaskError: the reference fails, or its output has no value that can be compared.
         """
         found = self.called(self.inputs(index) if inputs is None else inputs, index)
+        if not self.facts.is_comparable:
+            require_comparable(found.expected, self.task_id)
+            self.facts.is_comparable = True
         self.like = mapped(found.expected, lambda made: torch.empty_like(made, device="meta") if made.numel() else made)
         return found
 

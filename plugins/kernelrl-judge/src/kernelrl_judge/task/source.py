@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import re
 import signal
 import sys
 import types
@@ -17,7 +18,8 @@ from typing import Any
 import torch
 
 from kernelrl_judge.protocol.plain_values import NotCarried, plain
-from kernelrl_judge.protocol.trees import leaves, total_bytes
+from kernelrl_judge.protocol.trees import decoded, leaves, tensors, total_bytes
+from kernelrl_judge.protocol.values import ObjectLeaf
 
 __all__ = [
     "TaskError",
@@ -30,6 +32,7 @@ __all__ = [
     "of_task",
     "plain_output",
     "require_carried",
+    "require_comparable",
 ]
 
 _LIMIT_S = 300.0
@@ -38,6 +41,13 @@ _FITTED = "__kernelrl_sizes__"
 """Name in a task's module of the sizes that were reduced."""
 _NAMES = ("Model", "get_inputs", "get_init_inputs")
 _MAX_ERROR_CHARACTERS = 500
+_COMPARED = (torch.Tensor, bool, int, float, ObjectLeaf)
+"""Types of the leaves of an output that are compared by value."""
+_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
+_SIZE = rf"([\d.]+) ({'|'.join(_UNITS)})"
+_DEVICE_SIZES = re.compile(rf"Tried to allocate {_SIZE}\. GPU \d+ has a total capacity of {_SIZE}")
+_HOST_BYTES = re.compile(r"you tried to allocate (\d+) bytes")
+"""Sizes in the errors of PyTorch's allocators."""
 
 
 class TaskError(Exception):
@@ -188,6 +198,27 @@ def plain_output(output: Any, task_id: str) -> Any:
         ) from None
 
 
+def require_comparable(output: Any, task_id: str) -> None:
+    """
+    Raises:
+        TaskError: the output holds neither a tensor nor a number, or is NaN everywhere, so that nothing can be compared.
+    """
+    values = [value for _, value in leaves(output)]
+    if not any(isinstance(value, _COMPARED) for value in values):
+        raise TaskError(
+            f"task {task_id}: the output of Model.forward(...) has neither a tensor nor a number to compare"
+        )
+    found = tensors(output)
+    if len(found) == len(values) and _is_nan(found):
+        raise TaskError(f"task {task_id}: the output of Model.forward(...) is NaN everywhere")
+
+
+def _is_nan(found: list[torch.Tensor]) -> bool:
+    """Whether tensors have elements, and all are NaN."""
+    with_elements = [decoded(tensor) for tensor in found if tensor.numel()]
+    return bool(with_elements) and all(bool(tensor.isnan().all()) for tensor in with_elements)
+
+
 def _require_memory(value: Any) -> None:
     for path, leaf in leaves(value):
         if isinstance(leaf, torch.Tensor) and leaf.device.type == "meta":
@@ -201,14 +232,33 @@ def of_task(task_id: str, place: str) -> Iterator[None]:
     signal.setitimer(signal.ITIMER_REAL, _LIMIT_S)
     try:
         yield
-    except (TaskError, torch.OutOfMemoryError):
-        # Lack of device memory may be due to other programs, so it is no error of the task.
+    except TaskError:
         raise
+    except torch.OutOfMemoryError as error:
+        # Lack of device memory may be due to other programs, unless the device is smaller than one tensor.
+        sizes = _DEVICE_SIZES.search(str(error))
+        if sizes is None or _bytes(sizes[1], sizes[2]) <= _bytes(sizes[3], sizes[4]):
+            raise
+        wanted, available = f"{sizes[1]} {sizes[2]}", f"the device has {sizes[3]} {sizes[4]}"
+        raise TaskError(_needs_memory(task_id, place, wanted, available)) from error
     except (Exception, SystemExit) as error:
+        wanted_bytes = _HOST_BYTES.search(str(error))
+        if wanted_bytes is not None:
+            wanted = f"{int(wanted_bytes[1]) / (1 << 30):.4g} GiB"
+            raise TaskError(_needs_memory(task_id, place, wanted, "this machine has less free")) from error
         text = " ".join(str(error).split())[:_MAX_ERROR_CHARACTERS]
         raise TaskError(f"task {task_id}: {place} failed: {type(error).__name__}: {text}") from error
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _needs_memory(task_id: str, place: str, wanted: str, available: str) -> str:
+    fix = "make the sizes smaller, or set evaluation.fit_memory=true"
+    return f"task {task_id}: {place} needs {wanted} of memory for one tensor; {available}; {fix}"
+
+
+def _bytes(number: str, unit: str) -> float:
+    return float(number) * 1024.0 ** _UNITS.index(unit)
 
 
 def _raise_timeout(*_: object) -> None:
