@@ -123,7 +123,7 @@ def _loosest(limit: Tolerance, dtypes: set[torch.dtype]) -> Tolerance:
     """
     atol = max(map(limit.atol_of, dtypes))
     rtol = max(map(limit.rtol_of, dtypes))
-    return attrs.evolve(limit, atol=atol, rtol=rtol, factor=LIMITS.most_loosened)
+    return attrs.evolve(limit, atol=atol, rtol=rtol, factor=LIMITS.loosest)
 
 
 def _allowed(want: torch.Tensor, limit: Tolerance) -> torch.Tensor | float:

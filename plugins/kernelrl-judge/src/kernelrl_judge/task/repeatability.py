@@ -62,7 +62,7 @@ def draws_random_numbers(reference: Reference, limit: Tolerance) -> bool:
     """
     if reference.facts.draws_random_numbers is not None:
         return reference.facts.draws_random_numbers
-    loosest = attrs.evolve(limit, factor=limit.factor * LIMITS.most_loosened)
+    loosest = attrs.evolve(limit, factor=limit.factor * LIMITS.loosest)
     found = disagreement(reference, reference.inputs(0), loosest)
     if found is not None and not found.draws:
         raise TaskError(f"task {reference.task_id}: two calls of the reference with equal inputs disagree: {found}")

@@ -201,7 +201,7 @@ def plain_output(output: Any, task_id: str) -> Any:
 def require_comparable(output: Any, task_id: str) -> None:
     """
     Raises:
-        TaskError: the output holds neither a tensor nor a number, or is NaN everywhere, so that nothing can be compared.
+        TaskError: nothing can be compared: the output holds neither a tensor nor a number, or is NaN everywhere.
     """
     values = [value for _, value in leaves(output)]
     if not any(isinstance(value, _COMPARED) for value in values):
