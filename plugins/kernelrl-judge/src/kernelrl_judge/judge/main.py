@@ -29,8 +29,12 @@ def main() -> None:
     privileges.close_to_others()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # Output of a reference must not end up between the frames.
-    replies = os.dup(1)
+    requests, replies = os.dup(0), os.dup(1)
     os.dup2(2, 1)
+    # A task that reads standard input must not take a request.
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
     # Imported objects never become garbage: looking for it takes a tenth of the start, and of each collection later.
     gc.disable()
     import torch  # noqa: F401
@@ -39,7 +43,7 @@ def main() -> None:
 
     gc.freeze()
     zygotes = Zygotes(Nursery())
-    _serve(os.fdopen(os.dup(0), "rb", buffering=0), os.fdopen(replies, "wb"), zygotes)
+    _serve(os.fdopen(requests, "rb", buffering=0), os.fdopen(replies, "wb"), zygotes)
     # Libraries that the reference loaded must not delay the end.
     sys.stderr.flush()
     os._exit(0)

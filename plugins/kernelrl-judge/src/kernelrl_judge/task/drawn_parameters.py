@@ -102,7 +102,9 @@ def drawn_parameters(reference: Reference, match: ParameterMatch) -> ParameterDr
 
 
 def _new_draws(reference: Reference, initial: Reference, match: ParameterMatch) -> ParameterDraws:
-    excluded = match.lacking - _without_effect(reference, initial, match.lacking)
+    # A parameter with several names has one value: the candidate needs a tensor for one of them.
+    lacking = {name for name in match.lacking if initial.shared_names.get(name, name) in match.lacking}
+    excluded = lacking - _without_effect(reference, initial, lacking)
     names = tuple(name for name in _drawable(initial) if name not in excluded)
     if names:
         state = {name: value.clone() if name in names else value for name, value in initial.state.items()}
@@ -137,7 +139,7 @@ def _drawable(reference: Reference) -> list[str]:
 
     Running statistics are such buffers until training. Other buffers may be tables.
     """
-    parameters = {name for name, _ in reference.model.named_parameters()}
+    parameters = {name for name, _ in reference.model.named_parameters(remove_duplicate=False)}
 
     def is_drawable(name: str, tensor: torch.Tensor) -> bool:
         if not tensor.numel() or not (tensor.is_floating_point() or tensor.is_complex()):
@@ -147,7 +149,7 @@ def _drawable(reference: Reference) -> list[str]:
         first = tensor.reshape(-1)[0]
         return name in parameters or (complex(first) in (0, 1) and bool((tensor == first).all()))
 
-    return sorted(name for name, tensor in reference.state.items() if is_drawable(name, tensor))
+    return [name for name, tensor in reference.state.items() if is_drawable(name, tensor)]
 
 
 def _drawn_values(
@@ -160,10 +162,10 @@ def _drawn_values(
     found: dict[str, torch.Tensor] = {}
     for name in names:
         before = initial.state[name]
-        equal = None
-        if match.is_by_value:
+        equal = initial.shared_names.get(name)
+        if equal not in found and match.is_by_value:
             equal = next((other for other in found if _equal(initial.state[other], before)), None)
-        if equal is not None:
+        if equal is not None and equal in found:
             found[name] = found[equal].reshape(before.shape)
         else:
             values = _values(real(before), spread)

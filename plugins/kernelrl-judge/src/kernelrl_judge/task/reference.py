@@ -210,10 +210,12 @@ class Reference:
             if self.cast is not None:
                 cast_floats(self.model, self.cast)
         self._materialise()
-        parameters = {name for name, _ in self.model.named_parameters()}
+        parameters = {name for name, _ in self.model.named_parameters(remove_duplicate=False)}
         # Parameters come first: those with other names in the candidate are matched by value, in this order.
         saved = sorted(self._saved_tensors(), key=lambda pair: pair[0] not in parameters)
         self.state = {name: tensor.detach().clone() for name, tensor in saved}
+        self.shared_names = _shared_names(saved)
+        """First name of each parameter or buffer that has further names, by the further name."""
         self.unsaved = {
             name: buffer.detach().clone() for name, buffer in self.model.named_buffers() if name not in self.state
         }
@@ -513,6 +515,18 @@ class Reference:
         """Seed of the inputs (offset 0) or of the call (offset 8) with an index."""
         digest = hashlib.sha256(f"{self.seed} {index}".encode()).digest()
         return int.from_bytes(digest[offset : offset + 8], "little")
+
+
+def _shared_names(named: Sequence[tuple[str, torch.Tensor]]) -> dict[str, str]:
+    """First name of each tensor that has several names, by the further ones."""
+    first: dict[tuple[int, torch.Size, tuple[int, ...]], str] = {}
+    found = {}
+    for name, tensor in named:
+        if tensor.numel():
+            known = first.setdefault((tensor.data_ptr(), tensor.shape, tensor.stride()), name)
+            if known != name:
+                found[name] = known
+    return found
 
 
 def cast_floats(model: torch.nn.Module, dtype: torch.dtype) -> None:

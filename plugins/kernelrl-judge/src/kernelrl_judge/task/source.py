@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import linecache
 import re
 import signal
 import sys
@@ -121,6 +122,8 @@ def load_reference(source: str, task_id: str, budget_bytes: int | None = None) -
     module.__file__ = f"<task {task_id}>"
     # Copies of objects of the task look up the module of their class.
     sys.modules[name] = module
+    # `torch.jit.script` and `inspect` read the source of functions.
+    linecache.cache[module.__file__] = (len(source), None, source.splitlines(keepends=True), module.__file__)
     with of_task(task_id, "import"):
         exec(compile(source, module.__file__, "exec"), module.__dict__)
     missing = [wanted for wanted in _NAMES if not hasattr(module, wanted)]
@@ -241,7 +244,8 @@ def of_task(task_id: str, place: str) -> Iterator[None]:
             raise
         wanted, available = f"{sizes[1]} {sizes[2]}", f"the device has {sizes[3]} {sizes[4]}"
         raise TaskError(_needs_memory(task_id, place, wanted, available)) from error
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
+        # Code of a task may raise exceptions that end a process, such as `KeyboardInterrupt`. Nobody interrupts a judge.
         wanted_bytes = _HOST_BYTES.search(str(error))
         if wanted_bytes is not None:
             wanted = f"{int(wanted_bytes[1]) / (1 << 30):.4g} GiB"
