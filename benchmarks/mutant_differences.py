@@ -2,10 +2,10 @@
 
     python benchmarks/mutant_differences.py --output benchmarks/results/mutant_differences.json
 
-Every right kernel and every mutant is called twice in this process, on inputs as the task draws them and then on changed
-inputs within the range of what it draws. Both are compared with the task in double precision. A mutant is wrong on
-inputs on which its error exceeds the tolerance of its dtype and the right kernel's is clearly below it. Mutants
-that are wrong on none are equivalent, and `mutants.py` leaves them out. Triton is interpreted; C++ needs g++.
+Every right kernel and every mutant is called twice in this process, on inputs as the task draws them and then on
+changed inputs within the range of what it draws. Both are compared with the task in double precision. A mutant is
+wrong on inputs on which its error exceeds the tolerance of its dtype and the right kernel's is clearly below it.
+Mutants that are wrong on none are equivalent, and `mutants.py` leaves them out. Triton is interpreted; C++ needs g++.
 """
 
 from __future__ import annotations
@@ -187,8 +187,7 @@ class Check:
             if isinstance(expected[0], tuple | list):
                 made = self.modules.load(source).ModelNew()
                 self.expected[change] = [
-                    (values, made(*each)[1])
-                    for (values, _), each in zip(expected, self.inputs[change], strict=True)
+                    (values, made(*each)[1]) for (values, _), each in zip(expected, self.inputs[change], strict=True)
                 ]
 
 

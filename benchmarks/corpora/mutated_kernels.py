@@ -1,7 +1,7 @@
 """Right kernels and text edits that make them wrong: the table of `benchmarks/mutants.py`.
 
-Every entry is a task in PyTorch, a right kernel in Triton or C++, and edits `(kind, old, new)` of that kernel. Tasks and
-kernels are written for one dtype, which replaces `DTYPE` and, in C++, `SCALAR`.
+Every entry is a task in PyTorch, a right kernel in Triton or C++, and edits `(kind, old, new)` of that kernel. A
+dtype replaces `DTYPE` of the task and of the kernel, and `T` of C++.
 """
 
 from __future__ import annotations
@@ -175,9 +175,12 @@ _FLAT = """
 at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
 x = tl.load(x_ptr + at, mask=at < n).to(tl.float32)
 """
-_FLAT_TAIL = ("dropped tail", "y_ptr + at, y, mask=at < n", "y_ptr + at, tl.where(at < n // 16 * 16, y, 0.0), mask=at < n")
+_FLAT_TAIL = (
+    "dropped tail",
+    "y_ptr + at, y, mask=at < n",
+    "y_ptr + at, tl.where(at < n // 16 * 16, y, 0.0), mask=at < n",
+)
 _FLAT_ONE = ("mask off by one", "x_ptr + at, mask=at < n", "x_ptr + at, mask=at < n - 1, other=1.0")
-
 
 
 _TRITON_KERNELS = (
@@ -188,10 +191,13 @@ _TRITON_KERNELS = (
         "torch.softmax(x, dim=1)",
         "torch.randn(37, 300).to(DTYPE)",
         _ROW_FORWARD,
-        _join(_ROW.format(other="-float('inf')"), """
+        _join(
+            _ROW.format(other="-float('inf')"),
+            """
         e = tl.exp(x - tl.max(x, 0))
         tl.store(y_ptr + row * n + at, e / tl.sum(e, 0), mask=at < n)
-        """),
+        """,
+        ),
         (
             ("missing maximum", "tl.exp(x - tl.max(x, 0))", "tl.exp(x)"),
             ("wrong padding", "other=-float('inf')", "other=0.0"),
@@ -208,16 +214,23 @@ _TRITON_KERNELS = (
         "torch.log_softmax(x, dim=1)",
         "torch.randn(24, 200).to(DTYPE)",
         _ROW_FORWARD,
-        _join(_ROW.format(other="-float('inf')"), """
+        _join(
+            _ROW.format(other="-float('inf')"),
+            """
         shifted = x - tl.max(x, 0)
         total = tl.sum(tl.exp(shifted), 0)
         tl.store(y_ptr + row * n + at, shifted - tl.log(total), mask=at < n)
-        """),
+        """,
+        ),
         (
             ("missing maximum", "x - tl.max(x, 0)", "x"),
             ("wrong formula", "tl.log(total)", "tl.log2(total)"),
             ("missing term", "shifted - tl.log(total)", "x - tl.log(total)"),
-            ("dropped tail", "tl.sum(tl.exp(shifted), 0)", "tl.sum(tl.where(at < n // 64 * 64, tl.exp(shifted), 0.0), 0)"),
+            (
+                "dropped tail",
+                "tl.sum(tl.exp(shifted), 0)",
+                "tl.sum(tl.where(at < n // 64 * 64, tl.exp(shifted), 0.0), 0)",
+            ),
         ),
         _ROWS,
     ),
@@ -232,14 +245,17 @@ _TRITON_KERNELS = (
         kernel[(x.shape[0],)](x, self.weight, self.bias, y, x.shape[1], BLOCK=32)
         return y
         """,
-        _join(_ROW.format(other="0.0"), """
+        _join(
+            _ROW.format(other="0.0"),
+            """
         w = tl.load(w_ptr + at, mask=at < n).to(tl.float32)
         b = tl.load(b_ptr + at, mask=at < n).to(tl.float32)
         mean = tl.sum(x, 0) / n
         off = tl.where(at < n, x - mean, 0.0)
         variance = tl.sum(off * off, 0) / n
         tl.store(y_ptr + row * n + at, off / tl.sqrt(variance + 1e-5) * w + b, mask=at < n)
-        """),
+        """,
+        ),
         (
             ("missing eps", "variance + 1e-5", "variance"),
             ("missing eps", "tl.sqrt(variance + 1e-5)", "(tl.sqrt(variance) + 1e-5)"),
@@ -251,7 +267,8 @@ _TRITON_KERNELS = (
             ("wrong formula", "tl.sum(off * off, 0) / n", "tl.sum(x * x, 0) / n"),
         ),
         "x_ptr, w_ptr, b_ptr, y_ptr, n, BLOCK: tl.constexpr",
-        "self.weight, self.bias = nn.Parameter(torch.ones(20, dtype=DTYPE)), nn.Parameter(torch.zeros(20, dtype=DTYPE))",
+        "self.weight, self.bias = nn.Parameter(torch.ones(20, "
+        "dtype=DTYPE)), nn.Parameter(torch.zeros(20, dtype=DTYPE))",
     ),
     RightKernel(
         "rms_norm",
@@ -264,11 +281,14 @@ _TRITON_KERNELS = (
         kernel[(x.shape[0],)](x, w, y, x.shape[1], BLOCK=128)
         return y
         """,
-        _join(_ROW.format(other="0.0"), """
+        _join(
+            _ROW.format(other="0.0"),
+            """
         w = tl.load(w_ptr + at, mask=at < n).to(tl.float32)
         square = tl.sum(x * x, 0) / n
         tl.store(y_ptr + row * n + at, x * tl.rsqrt(square + 1e-6) * w, mask=at < n)
-        """),
+        """,
+        ),
         (
             ("missing eps", "square + 1e-6", "square"),
             ("missing eps", "square + 1e-6", "square + 1e-3"),
@@ -312,7 +332,11 @@ _TRITON_KERNELS = (
         kernel[(triton.cdiv(n, 512),)](x, g, y, n, BLOCK=512)
         return y
         """,
-        _join(_FLAT, "g = tl.load(g_ptr + at, mask=at < n).to(tl.float32)\ny = x / (1.0 + tl.exp(-x)) * g\n", "tl.store(y_ptr + at, y, mask=at < n)"),
+        _join(
+            _FLAT,
+            "g = tl.load(g_ptr + at, mask=at < n).to(tl.float32)\ny = x / (1.0 + tl.exp(-x)) * g\n",
+            "tl.store(y_ptr + at, y, mask=at < n)",
+        ),
         (
             ("swapped operands", "(x, g, y, n, BLOCK=512)", "(g, x, y, n, BLOCK=512)"),
             ("missing term", "x / (1.0 + tl.exp(-x)) * g", "1.0 / (1.0 + tl.exp(-x)) * g"),
@@ -400,7 +424,8 @@ _TRITON_KERNELS = (
             ("mask off by one", "b_ptr + out, mask=out < n", "b_ptr + out, mask=out < n - 1"),
         ),
         "x_ptr, w_ptr, b_ptr, y_ptr, k, n, BK: tl.constexpr, BN: tl.constexpr",
-        "self.weight, self.bias = nn.Parameter(torch.randn(40, 48, dtype=DTYPE)), nn.Parameter(torch.zeros(40, dtype=DTYPE))",
+        "self.weight, self.bias = nn.Parameter(torch.randn(40, 48, "
+        "dtype=DTYPE)), nn.Parameter(torch.zeros(40, dtype=DTYPE))",
     ),
     RightKernel(
         "mse",
@@ -563,14 +588,17 @@ _TRITON_KERNELS = (
         kernel[(x.shape[0],)](x, values, indices, x.shape[1], K=5, BLOCK=128)
         return values, indices
         """,
-        _join(_ROW.format(other="-float('inf')"), """
+        _join(
+            _ROW.format(other="-float('inf')"),
+            """
         for k in tl.static_range(K):
             best = tl.max(x, axis=0)
             place = tl.min(tl.where(x == best, at, BLOCK), axis=0)
             tl.store(v_ptr + row * K + k, best)
             tl.store(i_ptr + row * K + k, place.to(tl.int64))
             x = tl.where(at == place, -float("inf"), x)
-        """),
+        """,
+        ),
         (
             ("duplicated index", "tl.where(at == place,", "tl.where((at == place) & (k != 3),"),
             ("duplicated index", "tl.where(at == place,", "tl.where((at == place) & (k < 2),"),
@@ -592,10 +620,21 @@ _TRITON_KERNELS = (
         kernel[(x.shape[0],)](x, y, x.shape[1], BLOCK=128)
         return y
         """,
-        _join(_ROW.format(other="-float('inf')"), "place = tl.min(tl.where(x == tl.max(x, 0), at, BLOCK), axis=0)\ntl.store(y_ptr + row, place.to(tl.int64))"),
+        _join(
+            _ROW.format(other="-float('inf')"),
+            "place = tl.min(tl.where(x == tl.max(x, 0), at, BLOCK), axis=0)\ntl.store(y_ptr + row, place.to(tl.int64))",
+        ),
         (
-            ("wrong tie", "tl.min(tl.where(x == tl.max(x, 0), at, BLOCK), axis=0)", "tl.max(tl.where(x == tl.max(x, 0), at, -1), axis=0)"),
-            ("wrong formula", "tl.where(x == tl.max(x, 0), at", "tl.where(tl.abs(x) == tl.max(tl.abs(x) * (at < n), 0), at"),
+            (
+                "wrong tie",
+                "tl.min(tl.where(x == tl.max(x, 0), at, BLOCK), axis=0)",
+                "tl.max(tl.where(x == tl.max(x, 0), at, -1), axis=0)",
+            ),
+            (
+                "wrong formula",
+                "tl.where(x == tl.max(x, 0), at",
+                "tl.where(tl.abs(x) == tl.max(tl.abs(x) * (at < n), 0), at",
+            ),
             ("mask off by one", "mask=at < n,", "mask=at < n - 1,"),
             ("wrong padding", "other=-float('inf')", "other=0.0"),
             _ROW_TAIL,
@@ -731,19 +770,26 @@ _TRITON_KERNELS = (
         kernel[(x.shape[0],)](x, labels, loss, x.shape[1], x.shape[0], BLOCK=128)
         return loss.to(x.dtype)
         """,
-        _join(_ROW.format(other="-float('inf')"), """
+        _join(
+            _ROW.format(other="-float('inf')"),
+            """
         label = tl.load(labels_ptr + row)
         top = tl.max(x, 0)
         lse = tl.log(tl.sum(tl.exp(x - top), 0)) + top
         chosen = tl.sum(tl.where(at == label, x, 0.0), 0)
         tl.atomic_add(loss_ptr, (lse - chosen) / rows)
-        """),
+        """,
+        ),
         (
             ("missing maximum", "top = tl.max(x, 0)", "top = 0.0"),
             ("missing term", "+ top", ""),
             ("wrong index", "tl.where(at == label, x, 0.0)", "tl.where(at == label - 1, x, 0.0)"),
             ("wrong index", "tl.where(at == label, x, 0.0)", "tl.where((at == label) & (at > 0), x, 0.0)"),
-            ("partial read", "kernel[(x.shape[0],)](x, labels, loss, x.shape[1], x.shape[0],", "kernel[(x.shape[0] // 2,)](x, labels, loss, x.shape[1], x.shape[0] // 2,"),
+            (
+                "partial read",
+                "kernel[(x.shape[0],)](x, labels, loss, x.shape[1], x.shape[0],",
+                "kernel[(x.shape[0] // 2,)](x, labels, loss, x.shape[1], x.shape[0] // 2,",
+            ),
             ("missing scale", "(lse - chosen) / rows", "(lse - chosen) / n"),
             _ROW_TAIL,
         ),
@@ -761,17 +807,24 @@ _TRITON_KERNELS = (
         kernel[(n // 1024,)](x, t, loss, n, BLOCK=1024)
         return loss.to(x.dtype)
         """,
-        _join(_FLAT, """
+        _join(
+            _FLAT,
+            """
         t = tl.load(t_ptr + at, mask=at < n).to(tl.float32)
         each = tl.maximum(x, 0.0) - x * t + tl.log(1.0 + tl.exp(-tl.abs(x)))
         tl.atomic_add(loss_ptr, tl.sum(each, 0) / n)
-        """),
+        """,
+        ),
         (
             ("partial read", "kernel[(n // 1024,)](x, t, loss, n,", "kernel[(n // 2048,)](x, t, loss, n // 2,"),
             ("partial read", "kernel[(n // 1024,)](x, t, loss, n,", "kernel[(n // 4096,)](x, t, loss, n // 4,"),
             ("dropped block", "kernel[(n // 1024,)]", "kernel[(n // 1024 - 1,)]"),
             ("swapped operands", "(x, t, loss, n, BLOCK=1024)", "(t, x, loss, n, BLOCK=1024)"),
-            ("wrong formula", "tl.maximum(x, 0.0) - x * t + tl.log(1.0 + tl.exp(-tl.abs(x)))", "tl.log(1.0 + tl.exp(x)) - x * t"),
+            (
+                "wrong formula",
+                "tl.maximum(x, 0.0) - x * t + tl.log(1.0 + tl.exp(-tl.abs(x)))",
+                "tl.log(1.0 + tl.exp(x)) - x * t",
+            ),
             (
                 "stale accumulator",
                 "loss = torch.zeros((), dtype=torch.float32)",
@@ -784,7 +837,8 @@ _TRITON_KERNELS = (
         "rotary",
         "triton",
         "x, angle",
-        "torch.cat([x[:, :16] * angle.cos() - x[:, 16:] * angle.sin(), x[:, 16:] * angle.cos() + x[:, :16] * angle.sin()], 1)",
+        "torch.cat([x[:, :16] * angle.cos() - x[:, 16:] * angle.sin(), "
+        "x[:, 16:] * angle.cos() + x[:, :16] * angle.sin()], 1)",
         "torch.randn(12, 32).to(DTYPE), torch.rand(12, 16).to(DTYPE)",
         """
         y = torch.empty_like(x)
@@ -802,8 +856,16 @@ _TRITON_KERNELS = (
         """,
         (
             ("wrong formula", "low * tl.cos(angle) - high", "low * tl.cos(angle) + high"),
-            ("swapped operands", "high * tl.cos(angle) + low * tl.sin(angle)", "low * tl.cos(angle) + high * tl.sin(angle)"),
-            ("wrong border", "low = tl.load(x_ptr + row * 32 + at)", "low = tl.load(x_ptr + row * 32 + tl.minimum(at, 14))"),
+            (
+                "swapped operands",
+                "high * tl.cos(angle) + low * tl.sin(angle)",
+                "low * tl.cos(angle) + high * tl.sin(angle)",
+            ),
+            (
+                "wrong border",
+                "low = tl.load(x_ptr + row * 32 + at)",
+                "low = tl.load(x_ptr + row * 32 + tl.minimum(at, 14))",
+            ),
             ("wrong axis", "a_ptr + row * 16 + at", "a_ptr + at"),
         ),
         "x_ptr, a_ptr, y_ptr",
@@ -862,12 +924,15 @@ _TRITON_KERNELS = (
         kernel[(24,)](x, y, 18, BLOCK=32)
         return y
         """,
-        _join(_ROW.format(other="0.0"), """
+        _join(
+            _ROW.format(other="0.0"),
+            """
         mean = tl.sum(x, 0) / n
         off = tl.where(at < n, x - mean, 0.0)
         variance = tl.sum(off * off, 0) / n
         tl.store(y_ptr + row * n + at, off * tl.rsqrt(variance + 1e-5), mask=at < n)
-        """),
+        """,
+        ),
         (
             ("missing eps", "variance + 1e-5", "variance"),
             ("wrong axis", "kernel[(24,)](x, y, 18, BLOCK=32)", "kernel[(48,)](x, y, 9, BLOCK=16)"),
@@ -880,7 +945,9 @@ _TRITON_KERNELS = (
 )
 
 
-def _cpp(name: str, names: str, result: str, inputs: str, body: str, edits: tuple[Edit, ...], **fields: str) -> RightKernel:
+def _cpp(
+    name: str, names: str, result: str, inputs: str, body: str, edits: tuple[Edit, ...], **fields: str
+) -> RightKernel:
     """A C++ kernel that is called with all arguments of `forward`, unless `forward` is given."""
     fields = {"forward": f"return extension.run({names})", **fields}
     return RightKernel(name, "cpp", names, result, inputs, body=body, edits=edits, **fields)
@@ -908,7 +975,11 @@ _CPP_KERNELS = (
         """,
         (
             ("partial read", "double total = 0;", "double total = 0; const int64_t n = x.size(1) / 2;"),
-            ("partial read", "c < n; ++c) total += double(in[r * n + c]);", "c < n; c += 4) total += 4 * double(in[r * n + c]);"),
+            (
+                "partial read",
+                "c < n; ++c) total += double(in[r * n + c]);",
+                "c < n; c += 4) total += 4 * double(in[r * n + c]);",
+            ),
             ("narrow sum", "double total = 0;", "at::Half total = 0;"),
             ("dropped tail", "c < n; ++c)", "c < n / 4096 * 4096; ++c)"),
             ("stale accumulator", "double total = 0;", "static double total = 0; if (r > 0) total = 0;"),
@@ -939,7 +1010,11 @@ _CPP_KERNELS = (
             ("partial read", "n = x.numel(),", "n = x.numel() / 4,"),
             ("partial read", "total += off * off;", "total += i % 4 ? 0.0 : 4 * off * off;"),
             ("stale accumulator", "double total = 0;", "static double total = 0;"),
-            ("wrong formula", "total += off * off;", "total += double(a[i]) * double(a[i]) - double(b[i]) * double(b[i]);"),
+            (
+                "wrong formula",
+                "total += off * off;",
+                "total += double(a[i]) * double(a[i]) - double(b[i]) * double(b[i]);",
+            ),
         ),
     ),
     _cpp(
@@ -964,9 +1039,22 @@ _CPP_KERNELS = (
         }
         """,
         (
-            ("missing maximum", "float top = -std::numeric_limits<float>::infinity();\n        for (int64_t c = 0; c < n; ++c) top = std::max(top, float(in[c]));", "const float top = 0;"),
-            ("missing maximum", "for (int64_t c = 0; c < n; ++c) top = std::max(top", "for (int64_t c = 0; c < 1; ++c) top = std::max(top"),
-            ("dropped tail", "for (int64_t c = 0; c < n; ++c) total +=", "for (int64_t c = 0; c < n / 32 * 32; ++c) total +="),
+            (
+                "missing maximum",
+                "float top = -std::numeric_limits<float>::infinity();\n        for "
+                "(int64_t c = 0; c < n; ++c) top = std::max(top, float(in[c]));",
+                "const float top = 0;",
+            ),
+            (
+                "missing maximum",
+                "for (int64_t c = 0; c < n; ++c) top = std::max(top",
+                "for (int64_t c = 0; c < 1; ++c) top = std::max(top",
+            ),
+            (
+                "dropped tail",
+                "for (int64_t c = 0; c < n; ++c) total +=",
+                "for (int64_t c = 0; c < n / 32 * 32; ++c) total +=",
+            ),
             ("stale accumulator", "float total = 0;", "static float total = 0;"),
         ),
     ),
@@ -994,7 +1082,11 @@ _CPP_KERNELS = (
             ("missing eps", "variance + 1e-5", "variance"),
             ("missing eps", "std::sqrt(variance + 1e-5)", "(std::sqrt(variance) + 1e-5)"),
             ("wrong variance", "(double(in[c]) - mean) / n;", "(double(in[c]) - mean) / (n - 1);"),
-            ("wrong formula", "variance += (double(in[c]) - mean) * (double(in[c]) - mean) / n;", "variance += std::abs(double(in[c]) - mean) / n;"),
+            (
+                "wrong formula",
+                "variance += (double(in[c]) - mean) * (double(in[c]) - mean) / n;",
+                "variance += std::abs(double(in[c]) - mean) / n;",
+            ),
             ("mask off by one", "++c) mean +=", "++c) if (c > 0) mean +="),
         ),
     ),
@@ -1021,7 +1113,11 @@ _CPP_KERNELS = (
         (
             ("dropped block", "p < k; ++p)", "p < k / 32 * 32; ++p)"),
             ("dropped tail", "p < k; ++p)", "p < k - 1; ++p)"),
-            ("swapped operands", "float(left[i * k + p]) * float(right[p * n + j])", "float(left[j * k + p]) * float(right[p * n + i])"),
+            (
+                "swapped operands",
+                "float(left[i * k + p]) * float(right[p * n + j])",
+                "float(left[j * k + p]) * float(right[p * n + i])",
+            ),
             ("wrong border", "float(right[p * n + j])", "float(right[p * n + std::min<int64_t>(j, 31)])"),
             ("narrow sum", "float total = 0;", "c10::Float8_e5m2 total = 0.0f;"),
             ("stale accumulator", "float total = 0;", "static float total = 0; if (j > 0) total = 0;"),
@@ -1059,7 +1155,11 @@ _CPP_KERNELS = (
         (
             ("wrong border", "column >= width) continue;", "column >= width - 1) continue;"),
             ("wrong border", "if (row < 0 ||", "row = std::max<int64_t>(row, 0); if (row < 0 ||"),
-            ("wrong border", "column < 0 || column >= width) continue;", "false) continue; column = (column + width) % width;"),
+            (
+                "wrong border",
+                "column < 0 || column >= width) continue;",
+                "false) continue; column = (column + width) % width;",
+            ),
             ("swapped operands", "* 3 + p) * 3 + q]", "* 3 + q) * 3 + p]"),
             ("wrong formula", "* 3 + p) * 3 + q]", "* 3 + 2 - p) * 3 + 2 - q]"),
             ("wrong axis", "(o * channels + c) * 3", "(c * channels + o) * 3"),
@@ -1102,7 +1202,8 @@ _CPP_KERNELS = (
     _cpp(
         "cpp_quantise",
         "x",
-        "torch.round(x.float() / (x.float().abs().amax(1, keepdim=True).clamp(min=1e-6) / 127)).clamp(-127, 127).to(torch.int8)",
+        "torch.round(x.float() / (x.float().abs().amax(1, "
+        "keepdim=True).clamp(min=1e-6) / 127)).clamp(-127, 127).to(torch.int8)",
         "torch.randn(30, 64).to(DTYPE)",
         """
         torch::Tensor run(torch::Tensor x) {
@@ -1197,7 +1298,9 @@ _CPP_KERNELS = (
                 const T* in = x.data_ptr<T>() + r * n;
                 std::vector<int64_t> order(n);
                 for (int64_t c = 0; c < n; ++c) order[c] = c;
-                std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return float(in[a]) > float(in[b]); });
+                std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+                    return float(in[a]) > float(in[b]);
+                });
                 for (int64_t k = 0; k < 4; ++k) {
                     values.data_ptr<T>()[r * 4 + k] = in[order[k]];
                     indices.data_ptr<int64_t>()[r * 4 + k] = order[k];
@@ -1278,8 +1381,9 @@ _CPP_KERNELS = (
                 const int64_t bottom = std::min(top + 1, height - 1), right = std::min(left + 1, width - 1);
                 const float down = row - top, across = column - left;
                 const T* in = x.data_ptr<T>() + plane * height * width;
-                const float upper = float(in[top * width + left]) * (1 - across) + float(in[top * width + right]) * across;
-                const float lower = float(in[bottom * width + left]) * (1 - across) + float(in[bottom * width + right]) * across;
+                const T *first = in + top * width, *second = in + bottom * width;
+                const float upper = float(first[left]) * (1 - across) + float(first[right]) * across;
+                const float lower = float(second[left]) * (1 - across) + float(second[right]) * across;
                 y.data_ptr<T>()[(plane * 2 * height + i) * 2 * width + j] = T(upper * (1 - down) + lower * down);
             }
             return y;
@@ -1318,7 +1422,11 @@ _CPP_KERNELS = (
             ("missing eps", "(std::max(std::sqrt(xx), 1e-8) * std::max(std::sqrt(tt), 1e-8))", "std::sqrt(xx * tt)"),
             ("missing scale", "* std::max(std::sqrt(tt), 1e-8)", "* 6.3"),
             ("dropped tail", "c < n; ++c", "c < n / 16 * 16; ++c"),
-            ("wrong axis", "b = double(t.data_ptr<T>()[r * n + c])", "b = double(t.data_ptr<T>()[(m - 1 - r) * n + c])"),
+            (
+                "wrong axis",
+                "b = double(t.data_ptr<T>()[r * n + c])",
+                "b = double(t.data_ptr<T>()[(m - 1 - r) * n + c])",
+            ),
         ),
     ),
 )
