@@ -5,7 +5,7 @@
 Every right kernel and every mutant is called twice in this process, on inputs as the task draws them and then on
 changed inputs within the range of what it draws. Both are compared with the task in double precision. A mutant is
 wrong on inputs on which its error exceeds the tolerance of its dtype and the right kernel's is clearly below it.
-Mutants that are wrong on none are equivalent, and `mutants.py` leaves them out. Triton is interpreted; C++ needs g++.
+Mutants that are wrong on none are equivalent, and `mutants.py` excludes them. Triton is interpreted; C++ needs g++.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def in_double(source: str) -> str:
 
 
 class Extensions:
-    """All C++ sources of the chosen kernels as one extension, because most of a build goes into PyTorch's headers."""
+    """All C++ sources of the chosen kernels as one extension, because most of a build is for the headers of PyTorch."""
 
     def __init__(self, chosen: list[RightKernel]) -> None:
         import kernelrl_build

@@ -4,7 +4,7 @@
     python benchmarks/mutants.py --output rows.jsonl --report [--before older.jsonl]
 
 The mutants are the edits of `corpora/mutated_kernels.py`, in fp32, fp16 and bf16; those that `mutant_differences.py`
-found to be equivalent are left out. They are evaluated as `kernelrl check` does, on the CPU and without timing:
+found to be equivalent are excluded. They are evaluated as `kernelrl check` does, on the CPU and without timing:
 Triton in its interpreter, C++ with g++. The first line of the output is the provenance, every other line one kernel.
 Another call continues. A mutant is caught unless it ends correct without a suspicion.
 

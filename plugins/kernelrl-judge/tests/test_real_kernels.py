@@ -1,4 +1,4 @@
-"""Kernels as public ones are written: what they round, order and return differently, and what is wrong.
+"""Kernels as public ones are written: other rounding, order and structure than a reference, and errors beside them.
 
 Each case is a task, one line that computes it in another way, and the right ending of its evaluation. Triton's kernels
 are interpreted.
