@@ -237,9 +237,7 @@ def _selections(reference: Reference, inputs: list[Any], index: int) -> list[_Se
     return calls.found
 
 
-def _moved_outputs(
-    reference: Reference, inputs: list[Any], index: int, *, in_double: bool = False
-) -> list[list[Any]]:
+def _moved_outputs(reference: Reference, inputs: list[Any], index: int, *, in_double: bool = False) -> list[list[Any]]:
     """Leaves of the outputs for inputs that are moved by one unit in the last place.
 
     Args:

@@ -245,7 +245,7 @@ def of_task(task_id: str, place: str) -> Iterator[None]:
         wanted, available = f"{sizes[1]} {sizes[2]}", f"the device has {sizes[3]} {sizes[4]}"
         raise TaskError(_needs_memory(task_id, place, wanted, available)) from error
     except BaseException as error:
-        # Code of a task may raise exceptions that end a process, such as `KeyboardInterrupt`. Nobody interrupts a judge.
+        # Code of a task may raise exceptions that end a process, such as `KeyboardInterrupt`.
         wanted_bytes = _HOST_BYTES.search(str(error))
         if wanted_bytes is not None:
             wanted = f"{int(wanted_bytes[1]) / (1 << 30):.4g} GiB"
