@@ -26,6 +26,17 @@ def endings(data: Sequence[Any]) -> list[Any]:
     return [(name, kernels[name], expected[name]) for name in sorted(kernels)]
 
 
+def mutants(documents: Sequence[Any]) -> dict[str, dict[str, int]]:
+    """Counts of edits by dtype."""
+    found: dict[str, dict[str, int]] = {}
+    for row in documents[0]["rows"]:
+        if row["edit"] is not None:
+            counts = found.setdefault(row["dtype"], {"edits": 0, "wrong": 0})
+            counts["edits"] += 1
+            counts["wrong"] += bool(row["wrong_on"])
+    return found
+
+
 def paths(data: Sequence[Any]) -> dict[str, Any]:
     """Figures of each traced evaluation and of the same evaluation at the earlier revision."""
     before = data[0]["before"]["cases"]
@@ -151,6 +162,14 @@ EVALUATION = (
             ),
         ),
         "[Evaluator](../evaluator.md) shows the path.",
+    ),
+    Measurement(
+        "Mutants of right kernels",
+        ("mutant_differences.json",),
+        "mutant_differences",
+        "Edits of right kernels, and how many of them a comparison with double precision finds wrong, by dtype.",
+        (rows(mutants, ("dtype", "@"), ("edits", "edits"), ("wrong", "wrong")),),
+        "`benchmarks/mutants.py` evaluates those that are wrong.",
     ),
 )
 

@@ -53,8 +53,8 @@ RULES = (
         "Correct in every trial, and wrong on harder inputs on which the reference is well conditioned. The evidence "
         "names the first family that failed.",
         example="A softmax without the subtraction of the maximum; a kernel that skips values below zero.",
-        look_alike="A kernel that sums in another order: 64 times the reference's own error is allowed, up to 16 times "
-        "the tolerance.",
+        look_alike="A kernel that sums in another order: 64 times the error of PyTorch is allowed, up to 16 times the "
+        "tolerance.",
         misses="Inputs that stay as drawn, such as sorted indices, and values outside of the input domain; see "
         "`docs/stress.md`.",
         cost="up to six calls, and those of the reference, also in double precision",
