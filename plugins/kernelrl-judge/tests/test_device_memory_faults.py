@@ -57,6 +57,8 @@ def run_facts(
         library_symbols=(),
         language="",
         sizes={},
+        dtypes=None,
+        has_random_reference=False,
         printed="",
         phases_s={},
         seconds={},
