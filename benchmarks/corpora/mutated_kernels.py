@@ -24,6 +24,7 @@ import torch.nn as nn
 import torch.nn.functional as F
 
 DTYPE = torch.float32
+DOMAIN = {domain}
 
 
 class Model(nn.Module):
@@ -112,9 +113,12 @@ class RightKernel:
     """Of the Triton kernel."""
     init: str = "pass"
     dtypes: tuple[str, ...] = ("fp32", "fp16", "bf16")
+    any_numbers: tuple[str, ...] = ()
+    """Inputs that may be any numbers, also beyond those that the task draws."""
 
     def task(self, dtype: str) -> str:
-        source = _TASK.format(init=self.init, names=self.names, result=self.result, inputs=self.inputs)
+        domain = repr(dict.fromkeys(self.any_numbers, "any"))
+        source = _TASK.format(domain=domain, init=self.init, names=self.names, result=self.result, inputs=self.inputs)
         return self._typed(source, dtype)
 
     def kernel(self, dtype: str) -> str:
@@ -1431,7 +1435,20 @@ _CPP_KERNELS = (
     ),
 )
 
-KERNELS = _TRITON_KERNELS + tuple(
+_ANY_NUMBERS = {
+    "softmax": ("x",),
+    "log_softmax": ("x",),
+    "cross_entropy": ("x",),
+    "attention": ("q", "k", "v"),
+    "layer_norm": ("x",),
+    "rms_norm": ("x",),
+    "argmax": ("x",),
+    "cpp_softmax": ("x",),
+    "cpp_layer_norm": ("x",),
+}
+"""Inputs that may be any numbers, by the name of the kernel: the edits are wrong beyond the drawn range."""
+_ALL_KERNELS = _TRITON_KERNELS + tuple(
     attrs.evolve(entry, dtypes=("fp32", "bf16" if number % 2 else "fp16")) for number, entry in enumerate(_CPP_KERNELS)
 )
-"""C++ is compiled for one half-precision dtype each, because a build takes longer than an evaluation."""
+# C++ is compiled for one half-precision dtype each, because a build takes longer than an evaluation.
+KERNELS = tuple(attrs.evolve(entry, any_numbers=_ANY_NUMBERS.get(entry.name, ())) for entry in _ALL_KERNELS)

@@ -20,11 +20,15 @@ HALF = "torch.rand(16, 4096).bfloat16()"
 
 
 def is_right(task: Reference, kernel: Callable[..., Any]) -> bool:
+    """Whether a kernel is right in every covered trial."""
     coverage = measured_coverage(task, 48)
     assert coverage is not None
-    inputs = covered_inputs(task, 3, coverage)
-    found = wrong_values(task, inputs, 3, task.expected(inputs, 3), kernel(*inputs), tolerance(task.settings))
-    return found is None
+    for number in range(coverage.n_trials):
+        inputs = covered_inputs(task, number, coverage.of_trial(number))
+        expected = task.expected(inputs, number)
+        if wrong_values(task, inputs, number, expected, kernel(*inputs), tolerance(task.settings)) is not None:
+            return False
+    return True
 
 
 @pytest.mark.parametrize(
@@ -49,11 +53,26 @@ def test_every_input_is_covered() -> None:
     assert not is_right(task, lambda x, y: ((x - y) ** 2)[:4].mean())
 
 
+def test_half_of_a_mean_of_squares_is_wrong() -> None:
+    inputs = "torch.rand(64, 1024).bfloat16(), torch.rand(64, 1024).bfloat16()"
+    task = reference("return ((x - y) ** 2).mean()", inputs, names="x, y")
+    assert is_right(task, lambda x, y: ((x - y) ** 2).mean())
+    assert not is_right(task, lambda x, y: ((x - y) ** 2)[:32].mean())
+    assert not is_right(task, lambda x, y: ((x - y) ** 2)[::2].mean())
+    assert not is_right(task, lambda x, y: ((x - y) ** 2)[:, :512].mean())
+
+
+def test_a_constant_in_place_of_a_sum_of_weights_is_wrong() -> None:
+    inputs = "torch.rand(16, 2048).bfloat16(), torch.rand(16, 2048).bfloat16()"
+    task = reference("return (x * w).sum(1) / w.sum(1)", inputs, names="x, w")
+    assert not is_right(task, lambda x, w: (x * w).float().sum(1).div(1024).bfloat16())
+
+
 def test_values_stay_within_the_range_of_the_task() -> None:
     task = reference("return x * 2", "torch.rand(32, 256)")
     coverage = measured_coverage(task, 48)
     assert coverage is not None
-    (covered,) = covered_inputs(task, 3, coverage)
+    (covered,) = covered_inputs(task, 3, coverage.of_trial(0))
     assert float(covered.min()) >= 0.0
     assert float(covered.max()) <= 1.0
 
@@ -67,11 +86,6 @@ def test_integers_masks_and_structured_inputs_stay_as_drawn() -> None:
 def test_regions_that_the_reference_ignores_are_listed() -> None:
     coverage = measured_coverage(reference("return x[:, :7]", "torch.rand(8, 64)"), 48)
     assert coverage is not None
-    assert {region.text for region in coverage.ignored} == {
-        "second half along axis 1 of input tensor 1",
-        "tail along axis 1 of input tensor 1",
-        "odd blocks along axis 1 of input tensor 1",
-    } - {region.text for region in coverage.weights}
     assert "tail along axis 1 of input tensor 1" in {region.text for region in coverage.ignored}
 
 

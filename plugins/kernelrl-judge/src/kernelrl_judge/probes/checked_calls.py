@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Mapping
 from typing import Protocol
 
 import attrs
@@ -25,6 +26,7 @@ from kernelrl_judge.task.drawn_parameters import ParameterDraws
 from kernelrl_judge.task.parameter_match import ParameterMatch
 from kernelrl_judge.task.reference import Reference, Trial
 from kernelrl_judge.task.reference_budget import ReferenceBudget
+from kernelrl_judge.task.regions import Region
 
 __all__ = ["CandidateCalls", "CheckedCalls"]
 
@@ -87,7 +89,7 @@ class CheckedCalls:
         settings = self._reference.settings
         draws = construct_with_draws(self._reference, self._calls.construct)
         budget = ReferenceBudget.of(draws.reference)
-        covered_trial = self._random.randrange(settings.trials) if settings.trials > 1 else -1
+        covered = self._covered_trials(draws.reference, budget)
         for planned in self._planned(draws.reference, budget):
             draws.draw()
             if isinstance(planned, str):
@@ -95,7 +97,10 @@ class CheckedCalls:
                 if self.stress is not None and self.stress.ended_candidate:
                     break
                 continue
-            trial = self._trial(draws.reference, planned, budget, is_covered=planned == covered_trial)
+            inputs = None
+            if planned in covered:
+                inputs = covered_inputs(draws.reference, planned, covered[planned])
+            trial = draws.reference.trial(planned, inputs)
             failure = self._calls.run_trial(draws.reference, trial, planned)
             self._n_made += 1
             self._add(failure, draws)
@@ -136,15 +141,20 @@ class CheckedCalls:
         self._random.shuffle(planned)
         return [first, *planned]
 
-    def _trial(self, reference: Reference, index: int, budget: ReferenceBudget, *, is_covered: bool) -> Trial:
+    def _covered_trials(self, reference: Reference, budget: ReferenceBudget) -> dict[int, Mapping[Region, float]]:
+        """Indices of the trials with levels in regions of the inputs; two others, at least, are as drawn."""
         settings = reference.settings
-        if is_covered and settings.profile == "strict" and "coverage" in settings.probes:
-            coverage = measured_coverage(reference, budget.regions)
-            if coverage is not None:
-                not_covered = tuple(region.text for region in coverage.ignored)
-                self._trials = attrs.evolve(self._trials, not_covered=not_covered)
-                return reference.trial(index, covered_inputs(reference, index, coverage))
-        return reference.trial(index)
+        if settings.profile != "strict" or "coverage" not in settings.probes or settings.trials == 1:
+            return {}
+        coverage = measured_coverage(reference, budget.regions)
+        if coverage is None:
+            return {}
+        not_covered = tuple(region.text for region in coverage.ignored)
+        self._trials = attrs.evolve(self._trials, not_covered=not_covered)
+        n_covered = min(coverage.n_trials, max(1, settings.trials - 2))
+        chosen = self._random.sample(range(settings.trials), n_covered)
+        first_axis = self._random.randrange(coverage.n_trials)
+        return {index: coverage.of_trial(first_axis + number) for number, index in enumerate(chosen)}
 
     def _run_family(self, reference: Reference, family: str) -> None:
         """Make the call of a family.

@@ -23,7 +23,7 @@ from kernelrl_judge.probes.families import FAMILIES, VARIANTS, harder, is_within
 from kernelrl_judge.protocol.device_memory import give_back_spare
 from kernelrl_judge.protocol.trees import leaves, leaves_bytes, reals, tensors
 from kernelrl_judge.task.comparison import Tolerance, compare_values, tolerance
-from kernelrl_judge.task.precision import ROUNDING, error_shares, largest_error
+from kernelrl_judge.task.precision import ROUNDING, error_shares, largest_error, rounding_unit
 from kernelrl_judge.task.reference import FIRST_STRESSED, LEARNED, RESIZED, Reference, StressFacts
 from kernelrl_judge.task.source import TaskError
 
@@ -298,7 +298,7 @@ def _call(
         rtol = min(limit.rtol_of(torch.float64), _DOUBLE_TOLERANCE)
         limit = attrs.evolve(limit, atol=atol, rtol=rtol)
     shares = error_shares(exact, own, limit)
-    least_share = ROUNDING[reference.dtype] if reference.dtype.itemsize == 2 else 0.0
+    least_share = rounding_unit(reference, expected)
     factor = LIMITS.errors_in_stress / LIMITS.errors
     # A reference that accumulates in single precision does not show the rounding of intermediate values.
     limit = attrs.evolve(limit, own_errors={path: factor * max(share, least_share) for path, share in shares.items()})

@@ -1,9 +1,9 @@
 """Inputs whose regions have clearly different levels, so that a kernel that reads a part of an input is wrong.
 
-The mean of half of a drawn input is close to the mean of all of it, and in half precision within the tolerance. For
-one trial the numbers of each input are therefore moved to levels within the range that the task draws. A region is a
-part of an input along one axis: the second half, the tail, every second element, every second block. The levels are
-weighted so that each region moves the output of the reference by as many tolerances as the others.
+The mean of half of a drawn input is close to the mean of all of it, and in half precision within the tolerance. In some
+trials the numbers of each input are therefore moved to levels within the range that the task draws, along one axis of
+each input. A region is a part of an axis: the second half, the tail, every second element, every second block. The
+levels are weighted so that each region moves the output of the reference by as many tolerances as the others.
 
 Integers, truth values and inputs with a structure stay as drawn.
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -21,17 +21,17 @@ import torch
 from kernelrl_judge.protocol.trees import laid_out_as, leaves, mapped, reals, tensors
 from kernelrl_judge.task.comparison import Tolerance, as_rows, compare_values, element_scales, tolerance
 from kernelrl_judge.task.reference import LEARNED, Reference
+from kernelrl_judge.task.regions import MIN_AXIS, Coverage, Region
 from kernelrl_judge.task.source import TaskError
 
-__all__ = ["Coverage", "Region", "covered_inputs", "measured_coverage"]
+__all__ = ["covered_inputs", "measured_coverage"]
 
-_MIN_AXIS = {"second half": 4, "tail": 4, "odd elements": 2, "odd blocks": 16}
-"""Smallest size of an axis for each kind of region."""
-_N_BLOCKS = 8
-"""Number of blocks along an axis; the last one is the tail."""
 _MAX_REGIONS = 48
 _LEVEL_SHARE = 0.75
 """Share of the range for levels; the rest is for the drawn values around them."""
+_SPAN = 1.6
+"""Distance of the largest level from the smallest, which is at one end of the range from -1 to 1. Levels whose mean is
+that of the range, or that are symmetric around it, would hide a constant in place of a sum, or a part of a square."""
 _MAX_DEVIATIONS = 2.0
 """Half of the range of levels in standard deviations of the drawn values, and at most their own range."""
 _MOVED_TOLERANCES = 10.0
@@ -44,59 +44,18 @@ _CONDITIONED_SHARE = 0.5
 """Largest share of the tolerance by which the reference may differ from double precision."""
 
 
-@attrs.frozen
-class Region:
-    """A part of an input tensor along one axis."""
+def covered_inputs(reference: Reference, index: int, weights: Mapping[Region, float]) -> list[Any]:
+    """Drawn inputs of a call with levels of regions, in directions that depend on the seed.
 
-    tensor: int
-    """Number among the tensors of the inputs."""
-    axis: int
-    kind: str
-
-    @property
-    def text(self) -> str:
-        """Description for people."""
-        return f"{self.kind} along axis {self.axis} of input tensor {self.tensor + 1}"
-
-    def indicator(self, size: int) -> torch.Tensor:
-        """[size] one inside of the region and zero outside."""
-        places = torch.arange(size)
-        blocks = places * _N_BLOCKS // size
-        match self.kind:
-            case "second half":
-                inside = 2 * places >= size
-            case "tail":
-                inside = places >= size - max(1, size // _N_BLOCKS)
-            case "odd elements":
-                inside = places % 2 == 1
-            case _:
-                inside = blocks % 2 == 1
-        return inside.double()
-
-    def levels(self, size: int) -> torch.Tensor:
-        """[size] levels between -1 and 1 whose mean over a part of the axis differs from that over all of it."""
-        if self.kind == "second half":
-            return torch.linspace(-1.0, 1.0, size, dtype=torch.float64)
-        if self.kind == "tail":
-            return self.indicator(size)
-        return 2 * self.indicator(size) - 1
-
-
-@attrs.frozen
-class Coverage:
-    """Regions of a task's inputs."""
-
-    weights: Mapping[Region, float]
-    """Share of the range of levels for each region; at most 1 together for the regions of a tensor."""
-    ignored: tuple[Region, ...]
-    """Regions on which the output hardly depends."""
-
-
-def covered_inputs(reference: Reference, index: int, coverage: Coverage) -> list[Any]:
-    """Drawn inputs of a call with levels of all regions, in directions that depend on the seed."""
-    directions = random.Random(f"{reference.seed} directions")
-    signed = {region: weight * directions.choice((-1.0, 1.0)) for region, weight in coverage.weights.items()}
-    return _with_levels(reference.inputs(index), signed)
+    Args:
+        weights: of one covered trial (`Coverage.of_trial`).
+    """
+    directions = random.Random(f"{reference.seed} {index} directions")
+    inputs = reference.inputs(index)
+    first_sign = directions.choice((-1.0, 1.0))
+    # Opposite directions in successive inputs: levels would cancel in their difference otherwise.
+    signs = [first_sign if number % 2 else -first_sign for number in range(len(tensors(inputs)))]
+    return _at_levels(inputs, weights, signs)
 
 
 def measured_coverage(reference: Reference, max_regions: int) -> Coverage | None:
@@ -121,24 +80,25 @@ def _measured(reference: Reference, max_regions: int) -> Coverage | None:
     if not regions:
         return None
     limit = tolerance(reference.settings)
-    level_inputs = _with_levels(inputs, dict.fromkeys(regions, 0.0))
-    before = reference.expected(level_inputs, LEARNED)
+    before = reference.expected(_raised(inputs, regions, None), LEARNED)
     moved: dict[Region, float] = {}
     for region in regions:
-        raised = _with_levels(inputs, {region: 1.0}, is_raised=True, regions=regions)
-        moved[region] = _moved_tolerances(before, reference.expected(raised, LEARNED), limit)
+        after = reference.expected(_raised(inputs, regions, region), LEARNED)
+        moved[region] = _moved_tolerances(before, after, limit)
     ignored = tuple(region for region in regions if moved[region] < _MIN_MOVED_TOLERANCES)
-    needed = {
-        region: min(1.0, max(_MIN_WEIGHT, _MOVED_TOLERANCES / moved[region]))
-        for region in regions
-        if region not in ignored
-    }
-    totals: dict[int, float] = {}
+    needed: dict[Region, float] = {}
+    for region in regions:
+        # Regions on which the output depends only beside levels in other inputs get a level as well.
+        least = _MIN_WEIGHT if region in ignored else _MOVED_TOLERANCES / moved[region]
+        needed[region] = min(1.0, max(_MIN_WEIGHT, least))
+    totals: dict[tuple[int, int], float] = {}
     for region, weight in needed.items():
-        totals[region.tensor] = totals.get(region.tensor, 0.0) + weight
-    weights = {region: weight / totals[region.tensor] for region, weight in needed.items()}
+        place = (region.tensor, region.axis)
+        totals[place] = totals.get(place, 0.0) + weight
+    weights = {region: weight / totals[region.tensor, region.axis] for region, weight in needed.items()}
     coverage = Coverage(weights, ignored)
-    return coverage if _is_well_conditioned(reference, _with_levels(inputs, weights), limit) else None
+    covered = [covered_inputs(reference, LEARNED, coverage.of_trial(number)) for number in range(coverage.n_trials)]
+    return coverage if all(_is_well_conditioned(reference, inputs, limit) for inputs in covered) else None
 
 
 def _regions(inputs: list[Any], reference: Reference) -> Iterator[Region]:
@@ -148,36 +108,61 @@ def _regions(inputs: list[Any], reference: Reference) -> Iterator[Region]:
         if not is_number or not tensor.numel():
             continue
         for axis, size in enumerate(tensor.shape):
-            for kind, least in _MIN_AXIS.items():
+            for kind, least in MIN_AXIS.items():
                 if size >= least:
                     yield Region(number, axis, kind)
 
 
-def _with_levels(
-    inputs: list[Any], weights: Mapping[Region, float], *, is_raised: bool = False, regions: list[Region] | None = None
-) -> list[Any]:
-    """Inputs whose tensors are moved to the sum of weighted levels.
+def _at_levels(inputs: list[Any], weights: Mapping[Region, float], signs: Sequence[float]) -> list[Any]:
+    """Inputs whose tensors are moved to the weighted sum of the levels of their regions.
 
     Args:
-        weights: of each region, with its sign.
-        is_raised: raise the regions alone, in place of the levels of the whole axis.
-        regions: regions of tensors that are also moved, to the middle of their range.
+        signs: of each tensor; -1: its levels begin at the upper end of the range.
     """
-    chosen = {region.tensor for region in (*weights, *(regions or ()))}
+
+    def mix(number: int, tensor: torch.Tensor, regions: list[Region]) -> torch.Tensor:
+        total = torch.zeros(1, device=tensor.device)
+        for region in regions:
+            levels = region.levels(tensor.shape[region.axis])
+            total = total + weights[region] * _along(region, levels, tensor)
+        return signs[number] * (_SPAN * total - 1)
+
+    return _changed(inputs, list(weights), mix)
+
+
+def _raised(inputs: list[Any], regions: list[Region], raised: Region | None) -> list[Any]:
+    """Inputs whose tensors with regions are in the middle of their range, except for one region that is above it."""
+
+    def mix(number: int, tensor: torch.Tensor, _: list[Region]) -> torch.Tensor:
+        if raised is None or raised.tensor != number:
+            return torch.zeros(1, device=tensor.device)
+        return _along(raised, raised.indicator(tensor.shape[raised.axis]), tensor)
+
+    return _changed(inputs, regions, mix)
+
+
+def _along(region: Region, levels: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
+    """Levels along the axis of a region, as a tensor that is broadcast over an input."""
+    shape = [-1 if axis == region.axis else 1 for axis in range(tensor.dim())]
+    return levels.float().to(tensor.device).reshape(shape)
+
+
+def _changed(
+    inputs: list[Any],
+    regions: list[Region],
+    mix: Callable[[int, torch.Tensor, list[Region]], torch.Tensor],
+) -> list[Any]:
+    """Inputs in which each tensor that has regions is moved.
+
+    Args:
+        mix: level of each element between -1 and 1, from number, tensor and regions of the tensor.
+    """
     numbers = iter(range(len(tensors(inputs))))
 
     def change(tensor: torch.Tensor) -> torch.Tensor:
         number = next(numbers)
-        if number not in chosen:
-            return tensor
-        mix = torch.zeros(1, dtype=torch.float32, device=tensor.device)
-        for region, weight in weights.items():
-            if region.tensor == number:
-                size = tensor.shape[region.axis]
-                along = region.indicator(size) if is_raised else region.levels(size)
-                shape = [-1 if axis == region.axis else 1 for axis in range(tensor.dim())]
-                mix = mix + weight * along.float().to(tensor.device).reshape(shape)
-        return laid_out_as(_moved(tensor, mix), tensor)
+        own = [region for region in regions if region.tensor == number]
+        return laid_out_as(_moved(tensor, mix(number, tensor, own)), tensor) if own else tensor
 
     return [mapped(value, change) for value in inputs]
 

@@ -17,8 +17,8 @@ import torch
 from kernelrl_judge.protocol.call import seed
 from kernelrl_judge.protocol.trees import decoded, leaves_bytes, real, tensors
 from kernelrl_judge.task.comparison import compare_values, tolerance
-from kernelrl_judge.task.parameter_match import ParameterMatch
-from kernelrl_judge.task.reference import LEARNED, Reference
+from kernelrl_judge.task.parameter_match import ParameterMatch, ParameterSpread
+from kernelrl_judge.task.reference import LEARNED, KnownDraws, Reference
 from kernelrl_judge.task.source import TaskError
 
 __all__ = ["ParameterDraws", "drawn_parameters"]
@@ -33,15 +33,7 @@ _MAX_BYTES_OF_WINDOW = {"cuda": 256 << 20, "cpu": 4 << 20}
 """Bytes of parameters that may be drawn for every window: more would take longer than the window."""
 
 
-@attrs.frozen
-class _Spread:
-    """How far drawn parameters are from those of the constructor, as a share of their own spread."""
-
-    share: float
-    has_large_values: bool
-
-
-_SPREADS = (_Spread(1.0, has_large_values=True), _Spread(0.125, has_large_values=False))
+_SPREADS = (ParameterSpread(1.0, has_large_values=True), ParameterSpread(0.125, has_large_values=False))
 """A later one is tried where the reference is not well conditioned under the earlier ones."""
 
 
@@ -56,7 +48,7 @@ class ParameterDraws:
     _match: ParameterMatch
     _names: tuple[str, ...] = ()
     """Parameters that are drawn."""
-    _spread: _Spread = _SPREADS[0]
+    _spread: ParameterSpread = _SPREADS[0]
     _n_draws: int = 0
 
     @property
@@ -91,17 +83,16 @@ def drawn_parameters(reference: Reference, match: ParameterMatch) -> ParameterDr
     drawn here only if its value makes no difference: the candidate then ignores it.
     """
     initial = reference.with_other_parameters()
-    known = reference.facts.drawn_parameters
+    known = reference.facts.draws
     # Only the last draws are kept, because they hold a copy of the model.
-    if known is None or known[0] != match:
-        known = match, _new_draws(reference, initial, match)
-        reference.facts.drawn_parameters = known
-    draws = known[1]
-    used = draws.reference.with_seed(reference.seed, reference.settings)
-    return attrs.evolve(draws, reference=used, initial=initial, n_draws=0)
+    if known is None or known.match != match:
+        known = _new_draws(reference, initial, match)
+        reference.facts.draws = known
+    used = known.reference.with_seed(reference.seed, reference.settings)
+    return ParameterDraws(used, initial, match, known.names, known.spread)
 
 
-def _new_draws(reference: Reference, initial: Reference, match: ParameterMatch) -> ParameterDraws:
+def _new_draws(reference: Reference, initial: Reference, match: ParameterMatch) -> KnownDraws:
     # A parameter with several names has one value: the candidate needs a tensor for one of them.
     lacking = {name for name in match.lacking if initial.shared_names.get(name, name) in match.lacking}
     excluded = lacking - _without_effect(reference, initial, lacking)
@@ -114,8 +105,8 @@ def _new_draws(reference: Reference, initial: Reference, match: ParameterMatch) 
             draws = ParameterDraws(used, initial, match, names, spread)
             draws.draw()
             if _is_well_conditioned(used):
-                return draws
-    return ParameterDraws(initial, initial, match)
+                return KnownDraws(match, names, spread, used)
+    return KnownDraws(match, (), _SPREADS[0], initial)
 
 
 def _without_effect(reference: Reference, other: Reference, names: Collection[str]) -> set[str]:
@@ -153,7 +144,7 @@ def _drawable(reference: Reference) -> list[str]:
 
 
 def _drawn_values(
-    initial: Reference, names: Collection[str], match: ParameterMatch, spread: _Spread
+    initial: Reference, names: Collection[str], match: ParameterMatch, spread: ParameterSpread
 ) -> dict[str, torch.Tensor]:
     """Drawn values of the named parameters.
 
@@ -173,7 +164,7 @@ def _drawn_values(
     return found
 
 
-def _values(before: torch.Tensor, spread: _Spread) -> torch.Tensor:
+def _values(before: torch.Tensor, spread: ParameterSpread) -> torch.Tensor:
     """Values of the scale of the initial ones; positive values, such as variances, remain positive."""
     numbers = before.float()
     noise = torch.randn_like(numbers)

@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-__all__ = ["ParameterMatch", "read_parameter_match"]
+__all__ = ["ParameterMatch", "ParameterSpread", "read_parameter_match"]
 
 
 @attrs.frozen
@@ -18,6 +18,14 @@ class ParameterMatch:
     """Names of the parameters for which the candidate has no tensor."""
     is_by_value: bool = False
     """True if some have other names and were found by their values, so that equal ones cannot be distinguished."""
+
+
+@attrs.frozen
+class ParameterSpread:
+    """How far drawn parameters are from those of the constructor, as a share of their own spread."""
+
+    share: float
+    has_large_values: bool
 
 
 def read_parameter_match(note: Any, parameters: Collection[str]) -> ParameterMatch:

@@ -18,7 +18,7 @@ import torch
 
 from kernelrl_core.api.evaluators import Mismatch
 from kernelrl_judge.limits import LIMITS
-from kernelrl_judge.protocol.trees import leaves, mapped, reals
+from kernelrl_judge.protocol.trees import leaves, mapped, reals, tensors
 from kernelrl_judge.task.comparison import (
     Tolerance,
     as_rows,
@@ -30,7 +30,7 @@ from kernelrl_judge.task.open_elements import with_open_elements
 from kernelrl_judge.task.reference import LEARNED, Reference
 from kernelrl_judge.task.source import TaskError
 
-__all__ = ["ROUNDING", "TEN_BITS", "error_shares", "largest_error", "wrong_values"]
+__all__ = ["ROUNDING", "TEN_BITS", "error_shares", "largest_error", "rounding_unit", "wrong_values"]
 
 ROUNDING = {torch.float64: 2.0**-53, torch.float32: 2.0**-24, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}
 """Relative error of rounding, by dtype."""
@@ -119,7 +119,8 @@ def _exact_floats(exact: Any, expected: Any) -> Any:
 
 
 def _own_errors(reference: Reference, exact: Any, expected: Any, limit: Tolerance) -> Mapping[str, float]:
-    """Error of PyTorch by the path of the output: the largest of that for this call and those for other inputs."""
+    """Error of PyTorch by the path of the output: the largest of that for this call and those for other inputs, and at
+    least the unit of rounding of a task of half precision, in which a kernel may keep intermediate values."""
     known = reference.facts.own_errors
     if known is None:
         known = {}
@@ -133,7 +134,22 @@ def _own_errors(reference: Reference, exact: Any, expected: Any, limit: Toleranc
                     )
                     known = _largest(known, drawn)
         reference.facts.own_errors = known
-    return _largest(known, error_shares(exact, expected, limit, share=LIMITS.own_error_share))
+    measured = _largest(known, error_shares(exact, expected, limit, share=LIMITS.own_error_share))
+    least = rounding_unit(reference, expected)
+    return {path: max(share, least) for path, share in measured.items()}
+
+
+def rounding_unit(reference: Reference, outputs: Any) -> float:
+    """Unit of rounding of the coarsest half-precision dtype among the inputs, parameters and outputs; 0 without one.
+
+    Values of float8 kinds count as bfloat16: devices add their products with about as few bits.
+    """
+    if reference.facts.rounding_unit is None:
+        values = [*tensors(reference.inputs(LEARNED)), *reference.state.values(), *tensors(outputs)]
+        narrow = [tensor.dtype for tensor in values if tensor.is_floating_point() and tensor.element_size() < 4]
+        units = [ROUNDING.get(dtype, ROUNDING[torch.bfloat16]) for dtype in narrow]
+        reference.facts.rounding_unit = max(units, default=0.0)
+    return reference.facts.rounding_unit
 
 
 def _largest(first: Mapping[str, float], second: Mapping[str, float]) -> dict[str, float]:

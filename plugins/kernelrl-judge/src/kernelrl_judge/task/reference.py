@@ -7,7 +7,7 @@ import copy
 import hashlib
 import types
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 import torch
@@ -20,7 +20,8 @@ from kernelrl_judge.task.comparison import DTYPES, compare_bytes
 from kernelrl_judge.task.domain import Domain, domains
 from kernelrl_judge.task.dtypes import task_dtypes
 from kernelrl_judge.task.overlays import overlaid
-from kernelrl_judge.task.parameter_match import ParameterMatch
+from kernelrl_judge.task.parameter_match import ParameterMatch, ParameterSpread
+from kernelrl_judge.task.regions import Coverage
 from kernelrl_judge.task.source import (
     TaskError,
     constructor_arguments,
@@ -32,10 +33,6 @@ from kernelrl_judge.task.source import (
     require_carried,
     require_comparable,
 )
-
-if TYPE_CHECKING:
-    from kernelrl_judge.task.coverage import Coverage
-    from kernelrl_judge.task.drawn_parameters import ParameterDraws
 
 __all__ = [
     "DTYPES",
@@ -114,6 +111,18 @@ class StressFacts:
     """Whether the reference calls functions that may assert on a GPU that their inputs are in a range."""
 
 
+@attrs.frozen
+class KnownDraws:
+    """How parameters are drawn for a candidate, and a reference for them."""
+
+    match: ParameterMatch
+    names: tuple[str, ...]
+    """Parameters that are drawn."""
+    spread: ParameterSpread
+    reference: Reference
+    """With a model of its own if parameters are drawn."""
+
+
 @attrs.define
 class TaskFacts:
     """Facts about a task, each determined once and independent of the seed of the inputs.
@@ -147,12 +156,14 @@ class TaskFacts:
     """Root mean square of each output over several inputs, by the path of the output."""
     own_errors: Mapping[str, float] | None = None
     """Error of the reference against double precision by the path of the output, as a share of its scale."""
+    rounding_unit: float | None = None
+    """Unit of rounding of the coarsest half-precision dtype of the task; 0 without one."""
     call_s: float | None = None
     """Wall time of one call."""
     coverage: Coverage | None = None
     """Regions of the inputs, and how far each of them moves the output."""
-    drawn_parameters: tuple[ParameterMatch, ParameterDraws] | None = None
-    """The last match for which parameters were drawn, and their draws."""
+    draws: KnownDraws | None = None
+    """How parameters are drawn for the last candidate."""
     work: Work | None = None
     """Least work of one call."""
     bytes_that_matter: tuple[int, int] | None = None
