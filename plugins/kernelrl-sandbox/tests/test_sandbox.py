@@ -211,24 +211,72 @@ time.sleep(2 if started == 80 else 0)
     assert how == "crowd" or int(output) < 80
 
 
-def test_the_cache_and_packages_that_are_not_loaded_are_hidden(
+def value_of(expression: str) -> str:
+    """A line that reports the value of an expression, or that there is no namespace of mounts."""
+    return f'say("missing" if "mount_namespace" in missing else {expression})'
+
+
+def test_the_cache_and_modules_that_are_not_loaded_are_hidden(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shown = tmp_path_factory.mktemp("shown")
-    for package in ("kernelrl_hidden", "kernelrl_loaded", "others"):
-        (shown / package).mkdir()
-        (shown / package / "__init__.py").write_text("SOLUTION = 42")
-    (shown / "cache").mkdir()
-    (shown / "cache" / "lock").touch()
-    monkeypatch.setenv("PYTHONPATH", str(shown))
+    project = tmp_path_factory.mktemp("project")
+    for package in ("kernelrl_hidden", "kernelrl_loaded", "loaded", "others"):
+        (project / package).mkdir()
+        (project / package / "__init__.py").write_text("SOLUTION = 42")
+    (project / "loaded" / "samples.jsonl").touch()
+    (project / "single.py").touch()
+    (project / "cache").mkdir()
+    (project / "cache" / "lock").touch()
+    monkeypatch.setenv("PYTHONPATH", str(project), prepend=os.pathsep)
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
-    monkeypatch.setenv("KERNELRL_CACHE_DIR", str(shown / "cache"))
-    monkeypatch.setattr(sys.modules[__name__], "PROGRAM", "import kernelrl_loaded\n" + PROGRAM)
-    body = (
-        f"say([sorted(os.listdir(os.path.join({str(shown)!r}, name))) for name in sorted(os.listdir({str(shown)!r}))])"
-    )
-    output, ended = sandboxed(body, tmp_path)
-    if "mount_namespace" in output:
+    monkeypatch.setenv("KERNELRL_CACHE_DIR", str(project / "cache"))
+    monkeypatch.setattr(sys.modules[__name__], "PROGRAM", "import kernelrl_loaded, loaded, single\n" + PROGRAM)
+    output, ended = sandboxed(value_of(f"sorted(os.listdir({str(project)!r}))"), tmp_path)
+    if output == '"missing"':
         pytest.skip("this machine has no namespaces of mounts")
-    # The cache, the package that is not loaded, the package that is, and another project's package.
-    assert (json.loads(output), ended) == ([[], [], ["__init__.py"], ["__init__.py"]], "exit 0")
+    assert (json.loads(output), ended) == (["kernelrl_loaded", "loaded", "single.py"], "exit 0")
+
+
+def test_packages_of_the_project_that_are_not_loaded_are_empty(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packages = tmp_path_factory.mktemp("environment") / "site-packages"
+    for package in ("kernelrl_hidden", "others"):
+        (packages / package).mkdir(parents=True)
+        (packages / package / "__init__.py").write_text("SOLUTION = 42")
+    monkeypatch.setenv("PYTHONPATH", str(packages), prepend=os.pathsep)
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    listed = f"[os.listdir(os.path.join({str(packages)!r}, name)) for name in ('kernelrl_hidden', 'others')]"
+    output, _ = sandboxed(value_of(listed), tmp_path)
+    if output == '"missing"':
+        pytest.skip("this machine has no namespaces of mounts")
+    assert json.loads(output) == [[], ["__init__.py"]]
+
+
+@pytest.mark.parametrize("on_gpu", [False, True])
+def test_a_process_sees_the_paths_of_the_list_alone(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, on_gpu: bool
+) -> None:
+    # The working directory of the process that starts a run has the journals of other runs.
+    directory = tmp_path_factory.mktemp("run")
+    (directory / "samples.jsonl").write_text("SOLUTION = 42")
+    monkeypatch.chdir(directory)
+    body = f"""
+from kernelrl_sandbox import visible
+around = sandbox.prepare(on_gpu={on_gpu})
+allowed = [*around.shown, {str(tmp_path)!r}, "/proc", "/dev"]
+found = []
+for place, directories, files in os.walk("/"):
+    directories[:] = [name for name in directories if os.path.join(place, name) not in allowed]
+    found += [path for path in (os.path.join(place, name) for name in files) if path not in allowed]
+say("missing" if "mount_namespace" in missing else [found, os.path.exists({str(directory)!r})])
+"""
+    output, _ = sandboxed(body, tmp_path, on_gpu=on_gpu)
+    if output == '"missing"':
+        pytest.skip("this machine has no namespaces of mounts")
+    assert json.loads(output) == [[], False]
+
+
+def test_without_namespaces_the_missing_layers_are_named(tmp_path: Path) -> None:
+    output, _ = sandboxed("say(missing)", tmp_path, bare=True)
+    assert {"mount_namespace", "network_namespace", "device_nodes"} <= {*json.loads(output)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import os
 import re
@@ -16,11 +17,10 @@ from pathlib import Path
 
 import attrs
 
-from kernelrl_sandbox import sandbox
+from kernelrl_sandbox import sandbox, visible
 
 __all__ = ["Compilers", "OutOfTime", "reached_limit"]
 
-_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/alternatives", "/etc/ld.so.cache", "/opt/rocm")
 _DEVICES = ("/dev/null",)
 """The only one: a source could include another device, which never ends."""
 _MAX_LOG_BYTES = 1 << 20
@@ -85,7 +85,8 @@ class Compilers:
         left_s = self.deadline - now
         if left_s <= 0:
             raise OutOfTime(waited=now >= self.latest)
-        readable = [path for path in (*_SYSTEM, *_DEVICES, *self.readable) if os.path.exists(path)]
+        existing = [path for path in (*_system(), *_DEVICES, *self.readable) if os.path.exists(path)]
+        readable = visible.outermost(existing)
 
         def confine() -> None:
             sandbox.confine(
@@ -134,6 +135,11 @@ def reached_limit(log: str, memory_mib: int) -> str:
     """A sentence on the limit that a compiler's log reports; empty if it reports none."""
     found = (sentence for pattern, sentence in _LIMITS if re.search(pattern, log))
     return next(found, "").format(memory_mib=memory_mib)
+
+
+@functools.cache
+def _system() -> list[str]:
+    return visible.system_paths()
 
 
 def _kill(pid: int) -> None:

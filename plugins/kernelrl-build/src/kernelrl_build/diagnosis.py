@@ -170,7 +170,7 @@ class Diagnosis:
     def own(self, log: str) -> str:
         """The output of compilers without the paths of this machine."""
         log = log.replace(str(self.directory) + "/", "").replace('"device0.cu"', '"cuda.cu"')
-        for path in self.prepared.toolchain.directories():
+        for path in self.prepared.toolchain.include_dirs:
             log = log.replace(path + "/", "")
         log = re.sub(r"(?<![\w.+-])(?:/[\w.+-]+)+/(?=[\w.+-]+[:(])", "", log)
         lines = (line for line in log.splitlines() if not _NOISE.match(line))

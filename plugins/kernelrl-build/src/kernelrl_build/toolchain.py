@@ -19,6 +19,7 @@ import attrs
 
 from kernelrl_core.api.config import write_atomically
 from kernelrl_core.api.errors import nearest
+from kernelrl_sandbox import visible
 
 __all__ = [
     "Toolchain",
@@ -119,8 +120,10 @@ class Toolchain:
         for compiler in (self.device_compiler, self.cxx):
             if compiler:
                 # Two levels above the program: its own libraries and headers are beside its directory.
-                found += [os.path.dirname(os.path.dirname(path)) for path in (compiler, os.path.realpath(compiler))]
-        return list(dict.fromkeys(path for path in found if not f"{path}/".startswith("/usr/") and path != "/"))
+                for path in (compiler, os.path.realpath(compiler)):
+                    found.append(path)
+                    found += visible.installation(os.path.dirname(os.path.dirname(path)))
+        return list(dict.fromkeys(found))
 
 
 def find_toolchain(language: str, directory: Path) -> Toolchain:

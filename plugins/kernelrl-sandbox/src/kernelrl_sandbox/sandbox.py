@@ -20,7 +20,7 @@ from typing import NoReturn
 
 import attrs
 
-from kernelrl_sandbox import limits, namespaces, privileges, seccomp
+from kernelrl_sandbox import limits, namespaces, privileges, seccomp, visible
 from kernelrl_sandbox.devices import device_nodes
 from kernelrl_sandbox.freezing import descendants
 
@@ -40,40 +40,44 @@ _KEPT_VARIABLES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
 class _Surroundings:
     """Facts about the machine that are the same for all runners of a zygote."""
 
-    hidden: list[str]
-    """Directories with files of users."""
     shown: list[str]
-    """Paths in them that a runner needs."""
+    """Paths that a runner sees."""
     closed: list[str]
     """Directories that no runner needs, wherever they are."""
     leaves_root: bool
     """Whether runners that root starts can get another user id."""
+    shares_gpu: bool
+    """Whether the driver of the GPU talks to NVIDIA's service for shared GPUs (MPS)."""
 
 
 @functools.cache
-def prepare() -> _Surroundings:
-    """Read the facts about this machine. A zygote calls it after it has loaded all modules, for all its forks."""
-    hidden = namespaces.hidden_directories()
-    shown = namespaces.needed_paths(hidden, os.environ)
-    closed = namespaces.closed_directories(shown)
+def prepare(*, on_gpu: bool) -> _Surroundings:
+    """Read the facts about this machine. A zygote calls it after it has loaded all modules, for all its forks.
+
+    Args:
+        on_gpu: whether its forks use a GPU.
+    """
+    shown = visible.paths_of_runner(os.environ, on_gpu=on_gpu)
+    closed = visible.closed_directories()
     return _Surroundings(
-        hidden=hidden,
         shown=shown,
         closed=closed,
-        leaves_root=os.getuid() == 0 and _lives_without_root(hidden, shown, closed),
+        leaves_root=os.getuid() == 0 and _lives_without_root(shown, closed),
+        shares_gpu=on_gpu and os.path.isdir(visible.mps_pipes(os.environ)),
     )
 
 
-def _lives_without_root(hidden: list[str], shown: list[str], closed: list[str]) -> bool:
+def _lives_without_root(shown: list[str], closed: list[str]) -> bool:
     """Whether a fork without root's user id can enter the sandbox and still read all modules that are loaded here."""
     child = os.fork()
     if child:
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     fit = False
     with contextlib.suppress(BaseException):
-        files = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
-        read = [path for path in (*files, *sys.path, *shown) if path and os.path.exists(path)]
-        fit = namespaces.own_mounts() and namespaces.private_mounts("/tmp", hidden, shown, None, closed)
+        modules = [module for name, module in list(sys.modules.items()) if name != "__main__"]
+        files = [getattr(module, "__file__", None) for module in modules]
+        read = [path for path in (sys.executable, *files) if path and os.path.exists(path)]
+        fit = namespaces.own_mounts() and namespaces.private_view("/tmp", shown, None, closed)
         fit = fit and privileges.become_nobody() and namespaces.unshare(everything=True)
         privileges.drop_capabilities()
         # The driver of a GPU needs its device nodes.
@@ -106,14 +110,12 @@ def enter(
         processes: whether it may start other processes.
     """
     missing: list[str] = []
-    around = prepare()
+    around = prepare(on_gpu=on_gpu)
     os.setsid()
     privileges.close_others({*keep, status})
     allowed_mib = memory_mib + (limits.DRIVER_MIB if on_gpu else 0)
     nodes = device_nodes(os.environ, on_gpu=on_gpu)
-    mount = functools.partial(
-        namespaces.private_mounts, scratch, around.hidden, around.shown, nodes, closed=around.closed
-    )
+    mount = functools.partial(namespaces.private_view, scratch, around.shown, nodes, around.closed)
     mounted = False
     if around.leaves_root:
         # Only root can open paths in directories that belong to root.
@@ -145,7 +147,7 @@ def enter(
     os.setsid()
     if not limits.limit_runner(memory_mib, cpu_s, on_gpu=on_gpu):
         missing.append("limits")
-    missing += _give_up_rights(memory_files=on_gpu, processes=processes)
+    missing += _give_up_rights(memory_files=on_gpu, processes=processes, local_sockets=around.shares_gpu)
     return [layer for layer in privileges.LAYERS if layer in missing]
 
 
@@ -192,10 +194,11 @@ def confine(
     _give_up_rights()
 
 
-def _give_up_rights(*, memory_files: bool = True, processes: bool = True) -> list[str]:
+def _give_up_rights(*, memory_files: bool = True, processes: bool = True, local_sockets: bool = False) -> list[str]:
     missing = [] if privileges.drop_capabilities() else ["capabilities"]
     privileges.close_to_others()
-    return missing if seccomp.install(memory_files=memory_files, processes=processes) else [*missing, "seccomp"]
+    filtered = seccomp.install(memory_files=memory_files, processes=processes, local_sockets=local_sockets)
+    return missing if filtered else [*missing, "seccomp"]
 
 
 def _supervise(child: int, status: int, memory_mib: int, files: list[int]) -> NoReturn:

@@ -2,7 +2,7 @@
 
 It denies calls that neither a kernel nor a compiler needs, and calls with which processes have left sandboxes: tracing
 and reading other processes, namespaces and mounts, BPF, performance events, io_uring, keys, kernel modules, clocks,
-sockets other than local ones, and semaphores and messages that the system keeps. It also denies calls that report which
+sockets of every family, and semaphores and messages that the system keeps. It also denies calls that report which
 pages of files are in memory, because a candidate could leave marks there. All other calls are allowed: no list knows in
 advance the calls of GPU drivers, and a driver that fails in a strange way costs more than an unnecessary call, which
 the other layers still stop.
@@ -99,13 +99,17 @@ _ARCHITECTURES = {
 _CLONE3 = 435
 
 
-def program(machine: str, *, memory_files: bool = True, processes: bool = True) -> list[tuple[int, int, int, int]]:
+def program(
+    machine: str, *, memory_files: bool = True, processes: bool = True, local_sockets: bool = False
+) -> list[tuple[int, int, int, int]]:
     """The filter for an architecture: instructions of classic BPF (code, jump if true, jump if false, operand).
 
     Args:
         machine: name of the architecture, as in `os.uname`.
         memory_files: whether anonymous files and shared memory (System V, mapped) are allowed.
         processes: whether the process may start others. It may start threads in any case.
+        local_sockets: whether it may make local sockets, with which it reaches services. Pairs of sockets, which reach
+            no other process, are allowed in any case.
 
     Raises:
         KeyError: the architecture is unknown.
@@ -135,7 +139,10 @@ def program(machine: str, *, memory_files: bool = True, processes: bool = True) 
         eperm,
     ]
     made += [*threads, allow]
-    made += [(_EQUAL, 0, 4, socket), (_LOAD, 0, 0, _ARGUMENT_AT), (_EQUAL, 1, 0, _AF_UNIX), eperm, allow]
+    if local_sockets:
+        made += [(_EQUAL, 0, 4, socket), (_LOAD, 0, 0, _ARGUMENT_AT), (_EQUAL, 1, 0, _AF_UNIX), eperm, allow]
+    else:
+        made += [(_EQUAL, 0, 1, socket), eperm]
     if not memory_files:
         made += [(_EQUAL, 0, 4, _MMAP[machine]), (_LOAD, 0, 0, _FLAGS_AT), (_ANY_BIT, 0, 2, _ANONYMOUS)]
         made += [(_ANY_BIT, 0, 1, _SHARED), eperm]
@@ -146,7 +153,7 @@ class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
 
 
-def install(*, memory_files: bool = True, processes: bool = True) -> bool:
+def install(*, memory_files: bool = True, processes: bool = True, local_sockets: bool = False) -> bool:
     """Apply the filter to all threads of this process and to all processes that it starts; returns whether that was
     possible.
 
@@ -155,12 +162,13 @@ def install(*, memory_files: bool = True, processes: bool = True) -> bool:
     Args:
         memory_files: see `program`.
         processes: see `program`.
+        local_sockets: see `program`.
     """
     machine = os.uname().machine
     # A 32-bit interpreter makes calls by other numbers.
     if machine not in _ARCHITECTURES or ctypes.sizeof(ctypes.c_void_p) != 8:
         return False
-    instructions = program(machine, memory_files=memory_files, processes=processes)
+    instructions = program(machine, memory_files=memory_files, processes=processes, local_sockets=local_sockets)
     packed = b"".join(struct.pack("HBBI", *instruction) for instruction in instructions)
     return bool(
         _libc.syscall(

@@ -70,7 +70,7 @@ def main(
     _configure_torch(mode, threads=int(environment.get("OMP_NUM_THREADS", "1")))
     # Python warns of forks of a process with several threads. Threads of libraries sleep, and no fork uses them.
     warnings.filterwarnings("ignore", category=DeprecationWarning, message=".*fork.*")
-    sandbox.prepare()
+    sandbox.prepare(on_gpu=mode == "gpu")
     library = None
     if mode == "gpu":
         # A runner could not load the library: its file is in the cache directory, which is hidden from candidates.
