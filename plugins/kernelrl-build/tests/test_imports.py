@@ -156,6 +156,45 @@ def test_imports_that_kernels_for_the_cpu_usually_need_are_not_listed(tmp_path: 
     assert library_imports(path, "cpp") == []
 
 
+_STREAMS = """
+#include <fstream>
+#include <iostream>
+#include <locale>
+#include <regex>
+#include <stdexcept>
+#include <thread>
+double f(int n) {
+    std::cout << std::use_facet<std::numpunct<char>>(std::locale("")).decimal_point() << n;
+    std::thread([] { std::cerr << std::regex_match("a", std::regex("a")); }).join();
+    try {
+        if (n < 0) throw std::runtime_error("negative");
+    } catch (const std::exception& error) {
+        std::cout << error.what();
+    }
+    return n;
+}
+"""
+
+
+@compiles
+@pytest.mark.parametrize("flags", [(), ("-static-libstdc++", "-static-libgcc")])
+def test_the_runtime_of_c_plus_plus_is_not_listed_however_it_is_linked(tmp_path: Path, flags: tuple[str, ...]) -> None:
+    assert library_imports(_built(tmp_path, _STREAMS, "-std=c++17", *flags), "cpp") == []
+
+
+@compiles
+def test_the_loaders_list_is_listed_where_the_runtime_does_not_need_it(tmp_path: Path) -> None:
+    source = "#include <link.h>\n#include <stdexcept>\n"
+    source += 'int f(int n) { if (n) throw std::runtime_error(""); return dl_iterate_phdr(nullptr, nullptr); }'
+    assert library_imports(_built(tmp_path, source), "cpp") == ["dl_iterate_phdr"]
+
+
+@compiles
+def test_functions_of_unknown_libraries_and_ways_to_them_are_listed(tmp_path: Path) -> None:
+    names = ["LAPACKE_dgesv", "dlmopen", "execve", "mmap", "posix_spawn", "system"]
+    assert library_imports(_built(tmp_path, _importing(*names)), "cpp") == names
+
+
 @given(st.binary(max_size=300))
 def test_a_file_that_is_no_shared_object_imports_nothing(
     tmp_path_factory: pytest.TempPathFactory, content: bytes

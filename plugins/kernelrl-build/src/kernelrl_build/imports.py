@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import struct
 from collections.abc import Iterator
@@ -27,17 +28,8 @@ _PLAIN = re.compile(
     # The runtimes of C++, of compilers, of OpenMP and of threads, and functions for vectors.
     r"_Z(?:NV?K?[RO]?S[ta-dios]|S[ta-dios]|T[ISTV](?:N?S[ta-dios]|N10__cxxabiv1|N9__gnu_cxx|P?K?[a-z]$)|n[wa]|d[la]|GT|GV[a-e]|N9__gnu_cxx)\w*"
     r"|_Z[lr]sR?S[ta-dios]\w*|__cxa_\w+|_Unwind_\w+|__gxx_personality_v0|_ITM_\w+|__gmon_start__|__dynamic_cast|__once_proxy"
-    r"|(?:GOMP|omp|__kmpc|pthread|__pthread|sem)_\w+|Sleef_\w+|__(?:cpu_model|cpu_indicator_init|cpu_features2)"
+    r"|(?:GOMP|omp|__kmpc|pthread|__pthread|sem)_\w+|Sleef_\w+|__(?:cpu_model|cpu_indicator_init|cpu_features2)|__stack_chk_\w+"
     r"|__(?:trunc|extend|fix|float|mul|div|udiv|mod|umod|add|sub|neg|pow|popcount|clz|ctz|parity|bswap|cmp|ucmp|ash|lsh)\w+"
-    # The mathematics, memory, text and clocks of C.
-    r"|(?:__)?(?:a?(?:sin|cos|tan)h?|sincos|atan2|exp(?:2|10|m1)?|log(?:2|10|1p|b)?|pow|sqrt|cbrt|fabs|fma|fmax|fmin|fmod|fdim"
-    r"|floor|ceil|trunc|(?:ll?)?r(?:int|ound)|roundeven|nearbyint|erfc?|[lt]gamma|hypot|copysign|ldexp|frexp|modf|remainder|remquo"
-    r"|nextafter|nexttoward|nan|scalb(?:l?n)?|ilogb|isnan|isinf|finite|signbit|fpclassify|[jy][01n])[fl]?(?:_r|_finite)?"
-    r"|(?:__)?(?:mem|str|wcs|wmem)[a-z_]+|(?:__)?v?(?:s|sn|f)?w?printf(?:_chk)?|__isoc\d+_\w+|is[a-z]+|to(?:upper|lower)|__ctype_\w+"
-    r"|(?:m|c|re)alloc|free|posix_memalign|aligned_alloc|malloc_usable_size|f?put[cs]|putchar|fwrite|fflush|std(?:out|err|in)|perror"
-    r"|ato(?:i|l|ll|f)|l?l?abs|l?l?div|qsort|bsearch|s?rand(?:om)?(?:_r)?|[de]rand48|abort|exit|_exit|atexit|getenv"
-    r"|__(?:errno_location|stack_chk_fail|assert_fail|tls_get_addr|libc_single_threaded|sched_\w+)|sched_\w+|sysconf|get_nprocs\w*"
-    r"|clock(?:_gettime)?|gettimeofday|time|difftime|(?:nano|u)?sleep|madvise|fe[gs]et(?:env|round)|fe\w+except"
     # Python, pybind11, and the part of torch that holds tensors and registers functions.
     rf"|_?Py\w+|THP\w+|\w*8pybind11\w*|{_NESTED}(?:3c10|6caffe2)\w+|_ZN3c10\w+|_Z[lr]sRSo\w+"
     rf"|{_NESTED}5torch(?:7Library|11CppFunction|8autograd|6detail|10class_base|16PyWarningHandler|29translate)\w+"
@@ -45,7 +37,17 @@ _PLAIN = re.compile(
     rf"|{_NESTED}2at(?:7Context|13globalContext|15get_num_threads|14get_thread_num|18in_parallel_region|16init_num_threads)\w+"
     rf"|{_NESTED}2at(?:5print|9Generator|7indexing|ls)\w+|_ZN2atls\w+"
 )
-"""Symbols that an extension for the CPU may import without being listed."""
+"""Symbols that an extension for the CPU may import without being listed, in addition to those of the C library."""
+_WAYS = re.compile(
+    r"_*(?:dl\w+|libc_dl\w+|r_debug|rtld_\w+|la_\w+|v?fork|clone\d?|f?exec\w+|posix_spawn\w*|system|popen|libc_system"
+    r"|mmap\w*|mremap|mprotect|pkey_\w+|remap_file_pages|ptrace|process_vm_\w+)"
+)
+"""Functions of the C library that lead to other libraries: the loader, new processes, and memory for code."""
+_UNWINDING = ("dl_iterate_phdr", "_dl_find_object")
+"""Functions of the loader with which the runtime of C++ finds handlers of exceptions."""
+_C_LIBRARY = re.compile(
+    r"^\S+ \S+ \S+ \S+ \S+\s+(/\S*/(?:lib(?:c|m|pthread|rt)(?:-[\d.]+)?|ld-[\w.-]+)\.so[\d.]*)$", re.MULTILINE
+)
 _OF_OBJECTS = re.compile(
     r"_?Py(?:Object|Eval|Vectorcall|CFunction|Method|Gen|Iter)_\w*(?:Call(?!FunctionObjArgs$)|Vectorcall|Send)\w*|PyVectorcall_\w+"
     r"|_?PyNumber_(?!(?:Check|Long|Float|Index|AsSsize_t|Add)$)\w+|PyObject_RichCompare|PySequence_(?:Concat|Repeat|InPlace\w+)"
@@ -64,18 +66,22 @@ def library_imports(path: str | Path, language: str) -> list[str]:
     """Imports of a shared object from libraries that compute, and imports that may lead to such libraries.
 
     Args:
-        language: of the extension. For `cpp`, every import that is not known to be harmless is returned, such as
-            functions of the loader and calls of Python's objects; for device code, the imports that compute.
+        language: of the extension. For `cpp`, the ways to libraries are returned as well: the loader, new processes,
+            calls of Python's objects, and every function of an unknown library. The runtimes of C and C++ are known,
+            whether they are linked statically or not. For device code, only the imports that compute are returned.
 
     Returns:
         Operators of torch as `aten::NAME`, others by their names; empty if the file is not a 64-bit ELF file.
     """
     found = set()
-    for name, is_defined in _looked_up(Path(path).read_bytes()):
+    names = [*_looked_up(Path(path).read_bytes())]
+    contains_runtime = not any(name.startswith("_Unwind_") for name, is_defined in names if not is_defined)
+    harmless = _UNWINDING if contains_runtime else ()
+    for name, is_defined in names:
         operator = _OF_TORCH.match(name)
         if operator is not None:
             found.add(f"aten::{operator[2][: int(operator[1][:_MOST_DIGITS])]}")
-        elif _computes(name) or (language == "cpp" and not is_defined and not is_plain(name)):
+        elif _computes(name) or (language == "cpp" and not is_defined and not is_plain(name) and name not in harmless):
             found.add(_readable(name[:_MOST_READ]))
     return sorted(found)
 
@@ -86,7 +92,17 @@ def _computes(name: str) -> bool:
 
 def is_plain(name: str) -> bool:
     """Whether an extension for the CPU may import a symbol with this name without being listed."""
-    return bool(_WORD.fullmatch(name) and _PLAIN.fullmatch(name)) and not _OF_OBJECTS.fullmatch(name)
+    if not _WORD.fullmatch(name) or _OF_OBJECTS.fullmatch(name) or _WAYS.fullmatch(name):
+        return False
+    return name in _of_c_library() or _PLAIN.fullmatch(name) is not None
+
+
+@functools.cache
+def _of_c_library() -> frozenset[str]:
+    """Names of the functions and tables of this machine's C library, with its mathematics."""
+    with open("/proc/self/maps") as file:
+        paths = {*_C_LIBRARY.findall(file.read())}
+    return frozenset(name for path in paths for name in _defined(Path(path).read_bytes()))
 
 
 def _readable(symbol: str) -> str:
@@ -104,6 +120,18 @@ def _looked_up(content: bytes) -> Iterator[tuple[str, bool]]:
 
     The loader may find a symbol that the file defines in another library first, unless the file was linked to its own.
     """
+    for name, is_defined, is_used in _dynamic_symbols(content):
+        if is_used or not is_defined:
+            yield name, is_defined
+
+
+def _defined(content: bytes) -> Iterator[str]:
+    """Names that a library defines."""
+    return (name for name, is_defined, _ in _dynamic_symbols(content) if is_defined)
+
+
+def _dynamic_symbols(content: bytes) -> Iterator[tuple[str, bool, bool]]:
+    """Each dynamic symbol of a file: its name, whether the file defines it, and whether a relocation uses it."""
     if content[:6] != b"\x7fELF\x02\x01":
         return
     try:
@@ -122,9 +150,10 @@ def _looked_up(content: bytes) -> Iterator[tuple[str, bool]]:
             names = headers[link][4]
             for number, at in enumerate(range(offset, offset + length, 24)):
                 name, _, _, section = struct.unpack_from("<IBBH", content, at)
-                if name and (section == 0 or (index, number) in used):
+                if name:
                     begin = names + name
-                    yield content[begin : content.index(b"\0", begin)].decode("ascii", "replace"), section != 0
+                    text = content[begin : content.index(b"\0", begin)].decode("ascii", "replace")
+                    yield text, section != 0, (index, number) in used
     except (struct.error, ValueError, IndexError):
         # The output of a linker is complete; another file has no imports.
         return
