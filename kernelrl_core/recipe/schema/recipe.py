@@ -44,7 +44,14 @@ class Recipe:
     """Advantage estimator."""
     checkers: dict[str, Use] = attrs.field(factory=dict)
     """Checkers for reward hacks, each under a name of your choice."""
-    forbid: tuple[str, ...] = ("no_kernel", "library_operators", "fallback", "inherited_reference", "hidden_source")
+    forbid: tuple[str, ...] = (
+        "no_kernel",
+        "library_operators",
+        "fallback",
+        "inherited_reference",
+        "hidden_source",
+        "cpu_libraries",
+    )
     """Stated rules: every prompt prohibits them, and a candidate that breaks one is rejected, by its source before it
     is executed, or by the evaluation. Each must be a rule of a checker; of the default, those that no checker has are
     ignored. No effect without checkers."""

@@ -35,6 +35,7 @@ _PLAIN = re.compile(
     rf"|{_NESTED}5torch(?:7Library|11CppFunction|8autograd|6detail|10class_base|16PyWarningHandler|29translate)\w+"
     rf"|{_NESTED}2at(?:6Tensor|10TensorBase|11TensorMaker|14TensorIterator|18TensorIterator|20TensorIterator|8internal|6detail)\w+"
     rf"|{_NESTED}2at(?:7Context|13globalContext|15get_num_threads|14get_thread_num|18in_parallel_region|16init_num_threads)\w+"
+    r"|_ZN2at6tensorE\w+"
     rf"|{_NESTED}2at(?:5print|9Generator|7indexing|ls)\w+|_ZN2atls\w+"
 )
 """Symbols that an extension for the CPU may import without being listed, in addition to those of the C library."""
@@ -48,6 +49,13 @@ _UNWINDING = ("dl_iterate_phdr", "_dl_find_object")
 _C_LIBRARY = re.compile(
     r"^\S+ \S+ \S+ \S+ \S+\s+(/\S*/(?:lib(?:c|m|pthread|rt)(?:-[\d.]+)?|ld-[\w.-]+)\.so[\d.]*)$", re.MULTILINE
 )
+_SWITCHES = re.compile(
+    r"_ZN3c104impl\d+(?:(?:Include|Force)DispatchKeyGuard|tls_set_dispatch_key_|_force_tls_local_dispatch_key_set"
+    r"|TorchDispatchModeTLS|PythonDispatcherTLS)\w+"
+)
+"""Functions that change which parts of torch's dispatcher see a call. Exclusions for a block are missing: factories
+such as `torch::empty` make them."""
+_OVERLOAD = re.compile(r"(\w+?_)_(?:Scalar|Tensor)|(\w+?)_(?:Scalar|Tensor)")
 _OF_OBJECTS = re.compile(
     r"_?Py(?:Object|Eval|Vectorcall|CFunction|Method|Gen|Iter)_\w*(?:Call(?!FunctionObjArgs$)|Vectorcall|Send)\w*|PyVectorcall_\w+"
     r"|_?PyNumber_(?!(?:Check|Long|Float|Index|AsSsize_t|Add)$)\w+|PyObject_RichCompare|PySequence_(?:Concat|Repeat|InPlace\w+)"
@@ -80,7 +88,8 @@ def library_imports(path: str | Path, language: str) -> list[str]:
     for name, is_defined in names:
         operator = _OF_TORCH.match(name)
         if operator is not None:
-            found.add(f"aten::{operator[2][: int(operator[1][:_MOST_DIGITS])]}")
+            name_with_overload = operator[2][: int(operator[1][:_MOST_DIGITS])]
+            found.add(f"aten::{_without_overload(name_with_overload)}")
         elif _computes(name) or (language == "cpp" and not is_defined and not is_plain(name) and name not in harmless):
             found.add(_readable(name[:_MOST_READ]))
     return sorted(found)
@@ -92,7 +101,7 @@ def _computes(name: str) -> bool:
 
 def is_plain(name: str) -> bool:
     """Whether an extension for the CPU may import a symbol with this name without being listed."""
-    if not _WORD.fullmatch(name) or _OF_OBJECTS.fullmatch(name) or _WAYS.fullmatch(name):
+    if not _WORD.fullmatch(name) or any(ways.fullmatch(name) for ways in (_OF_OBJECTS, _WAYS, _SWITCHES)):
         return False
     return name in _of_c_library() or _PLAIN.fullmatch(name) is not None
 
@@ -103,6 +112,12 @@ def _of_c_library() -> frozenset[str]:
     with open("/proc/self/maps") as file:
         paths = {*_C_LIBRARY.findall(file.read())}
     return frozenset(name for path in paths for name in _defined(Path(path).read_bytes()))
+
+
+def _without_overload(name: str) -> str:
+    """Name of an operator in that of its overload: `fill_` for `fill__Scalar`."""
+    overload = _OVERLOAD.fullmatch(name[:_MOST_READ])
+    return next(filter(None, overload.groups())) if overload else name
 
 
 def _readable(symbol: str) -> str:

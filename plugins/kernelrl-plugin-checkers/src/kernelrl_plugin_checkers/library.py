@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from kernelrl_core.api.checkers import EmbeddedSource
 
-__all__ = ["METHODS", "cpp_breaches", "is_layer", "is_library_compute"]
+__all__ = ["METHODS", "cpp_breaches", "is_layer", "is_library_compute", "without_comments"]
 
 _OPERATORS_TEXT = """
 abs acos adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool2d add addbmm addcdiv addcmul
@@ -62,12 +62,17 @@ def is_layer(name: str) -> bool:
 
 def cpp_breaches(piece: EmbeddedSource) -> Iterator[tuple[int, str]]:
     """Line of the candidate, and the name of an operator or of a vendor's library in a text of C++."""
-    code = _NOT_CODE.sub(lambda match: "\n" * match[0].count("\n"), piece.source)
+    code = without_comments(piece.source)
     found = [(match.start(), match[1]) for match in _CPP_OPERATOR.finditer(code) if _is_operator(match[1])]
     found += [(match.start(), f"the method {match[1]} of a tensor") for match in _CPP_METHOD.finditer(code)]
     found += [(m.start(), m[0][:-1].strip()) for m in _VENDOR.finditer(code) if not _NO_COMPUTE.fullmatch(m[0])]
     for place, name in sorted(found)[:_MOST_FOUND]:
         yield piece.line + code.count("\n", 0, place), name
+
+
+def without_comments(source: str) -> str:
+    """A text of C++ without comments and literals, with the same lines."""
+    return _NOT_CODE.sub(lambda match: "\n" * match[0].count("\n"), source)
 
 
 def _is_operator(name: str) -> bool:

@@ -47,6 +47,17 @@ SOURCE = (
         misses="Encoded text below these limits: the built sources are searched after the calls (`no_kernel`).",
     ),
     Rule(
+        "cpu_libraries",
+        Severity.SUSPECT,
+        "Where a CPU executes the kernel (C++, Triton's interpreter), import only torch, triton and plain standard "
+        "modules (math, functools, typing and the like): no numpy, scipy, ctypes, threads of Python or switches of "
+        "torch's dispatcher (torch._C, dispatch keys). C++ calls no Python object.",
+        "A library would compute where nothing lists it. The rule does not apply on a GPU.",
+        example="`import numpy`, `torch._C._DisableTorchDispatch()`, `py::object` in C++, `dlsym`.",
+        look_alike="`import math, os, functools`; numbers, lists and tuples as arguments of C++; threads of C++.",
+        misses="Names that are computed, and native code: an address, a file of the process. Train on times of a GPU.",
+    ),
+    Rule(
         "library_compute",
         Severity.NOTE,
         OWN_KERNELS,

@@ -12,6 +12,7 @@ import attrs
 
 from kernelrl_core.api.checkers import Candidate, Checker, Evaluation, Finding, Rule, Severity, Task
 from kernelrl_plugin_checkers.config import SourceRulesConfig
+from kernelrl_plugin_checkers.cpu_rules import cpu_breaches
 from kernelrl_plugin_checkers.hidden import hidden_breaches
 from kernelrl_plugin_checkers.library import cpp_breaches
 from kernelrl_plugin_checkers.python_rules import python_breaches
@@ -36,9 +37,10 @@ class SourceRules(Checker):
         self.rules: Sequence[Rule] = tuple(self._rules.values())
 
     def check(self, candidate: Candidate, task: Task, evaluation: Evaluation | None) -> Sequence[Finding]:
-        """Findings on the source; with an evaluation, those on built sources that the source does not contain."""
+        """Findings on the source; with an evaluation, those on sources built at run time, and of the rule on CPUs."""
         if evaluation is not None:
-            return self._findings(hidden_breaches(candidate, evaluation), ())
+            found = (*hidden_breaches(candidate, evaluation), *cpu_breaches(candidate, evaluation))
+            return self._findings(found, candidate.source.split("\n"))
         return self._findings(_breaches(candidate), candidate.source.split("\n"))
 
     def _findings(self, breaches: Iterable[Breach], lines: Sequence[str]) -> Sequence[Finding]:

@@ -1,0 +1,103 @@
+"""The rule on candidates that a CPU executes: what they may import, and what their C++ may call.
+
+On a CPU a library leaves no trace as it does in the recording of a GPU. A plain rule replaces the search for traces.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+
+from kernelrl_core.api.checkers import Candidate, EmbeddedSource, Evaluation, Outcome
+from kernelrl_plugin_checkers.library import without_comments
+from kernelrl_plugin_checkers.reading import Breach, HiddenSource, Reading, read
+
+__all__ = ["cpu_breaches"]
+
+RULE = "cpu_libraries"
+_MODES = ("cpu", "interpreter")
+_ALLOWED_TEXT = """
+torch triton __future__ abc collections contextlib copy dataclasses enum functools hashlib itertools logging math
+numbers operator os pathlib platform random re shutil string struct sys tempfile textwrap time types typing
+typing_extensions uuid warnings
+"""
+_ALLOWED = frozenset(_ALLOWED_TEXT.split())
+_SWITCHES_TEXT = """
+torch._C torch._ops torch._numpy torch._dispatch torch._subclasses torch.overrides torch.utils._python_dispatch
+torch.jit.fork torch.futures torch.multiprocessing torch.distributed torch.utils.data sys.modules sys.meta_path
+exec eval compile __import__ os.fork os.system os.popen
+"""
+_SWITCHES = frozenset(_SWITCHES_TEXT.split())
+"""Parts of torch that change what its dispatcher sees or compute elsewhere, and ways to modules without an import."""
+_PASSED_ON = frozenset({"np", "numpy", "ctypes", "threading"})
+"""Modules that those of torch and triton have under these names."""
+_OBJECTS_IN_CPP = re.compile(
+    r"\b(?:py|pybind11)\s*::\s*(?:function|object|handle|module_?|eval|exec|array(?:_t)?)\b"
+    r"|\b(?:PyObject_Call|PyObject_Vectorcall|PyNumber_|PyImport_|PyRun_|PyEval_)\w*|pybind11/(?:functional|numpy|eval|embed)\.h"
+)
+_SWITCHES_IN_CPP = re.compile(
+    r"\b(?:(?:Exclude|Include|Force)DispatchKeyGuard|AutoDispatchBelow\w+|AutoNonVariableTypeMode|tls_set_dispatch_key_\w+"
+    r"|tls_is_dispatch_key_\w+|_force_tls_local_dispatch_key_set|dlopen|dlsym|dlmopen|dl_iterate_phdr)\b"
+)
+_MOST_FOUND = 20
+
+
+def cpu_breaches(candidate: Candidate, evaluation: Evaluation) -> Iterator[Breach]:
+    """Breaches of the rule on CPUs; none where a GPU executed the candidate or a hack ended it.
+
+    Sources that were built at run time have no line of the candidate.
+    """
+    if evaluation.provenance.get("mode") not in _MODES or evaluation.outcome is Outcome.HACKED:
+        return
+    reading = read(candidate.source)
+    if reading is not None:
+        try:
+            yield from ((RULE, getattr(node, "lineno", None), note) for node, note in _in_python(reading))
+        except HiddenSource as error:
+            yield "hidden_source", None, f"the source cannot be read: {error}"
+    yield from _in_cpp(candidate.facts.embedded, in_source=True)
+    yield from _in_cpp(evaluation.hidden.embedded, in_source=False)
+
+
+def _in_python(reading: Reading) -> Iterator[tuple[ast.AST, str]]:
+    for node in reading.nodes:
+        for name in _imported(node):
+            if name.partition(".")[0] not in _ALLOWED:
+                yield node, f"import of {name}"
+            elif switch := _switch(name):
+                yield node, switch
+        is_read = isinstance(node, ast.Attribute | ast.Name) and isinstance(node.ctx, ast.Load)
+        if is_read and (switch := _switch(reading.dotted(node))):
+            yield node, switch
+
+
+def _imported(node: ast.AST) -> Iterator[str]:
+    """Dotted names of the modules and objects that a statement imports."""
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        yield from (f"{node.module or ''}.{alias.name}" for alias in node.names)
+
+
+def _switch(name: str) -> str:
+    """The part of a dotted name that the rule forbids; empty if there is none."""
+    parts = name.split(".")
+    prefixes = (".".join(parts[:length]) for length in range(1, len(parts) + 1))
+    if found := next((prefix for prefix in prefixes if prefix in _SWITCHES), ""):
+        return found
+    return name if parts[0] in ("torch", "triton") and _PASSED_ON.intersection(parts[1:]) else ""
+
+
+def _in_cpp(pieces: Iterable[EmbeddedSource], *, in_source: bool) -> Iterator[Breach]:
+    for piece in pieces:
+        if piece.language == "triton":
+            continue
+        code = without_comments(piece.source)
+        found = [
+            *((match, "a Python object that C++ calls") for match in _OBJECTS_IN_CPP.finditer(code)),
+            *((match, "a switch of torch's dispatcher or of the loader") for match in _SWITCHES_IN_CPP.finditer(code)),
+        ]
+        for match, what in found[:_MOST_FOUND]:
+            line = piece.line + code.count("\n", 0, match.start()) if in_source else None
+            yield RULE, line, f"{match[0]} in C++: {what}"
