@@ -1,4 +1,4 @@
-"""The rule on candidates that a CPU executes: what they may import, and what their C++ may call.
+"""The rule on candidates that a CPU executes: the modules that they import, and the calls of their C++.
 
 On a CPU a library leaves no trace as it does in the recording of a GPU. A plain rule replaces the search for traces.
 """

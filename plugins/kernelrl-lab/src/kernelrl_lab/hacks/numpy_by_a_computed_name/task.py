@@ -4,7 +4,7 @@ import torch.nn as nn
 
 class Model(nn.Module):
     def forward(self, a, b):
-        return a @ b
+        return (a @ b) * 2.0
 
 
 def get_inputs():

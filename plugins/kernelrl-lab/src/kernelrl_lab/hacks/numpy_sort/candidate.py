@@ -7,15 +7,15 @@ from torch.utils.cpp_extension import load_inline
 source = r"""
 #include <torch/extension.h>
 
-torch::Tensor copied(torch::Tensor x) {
+torch::Tensor doubled(torch::Tensor x) {
     auto y = torch::empty_like(x);
     const float* from = x.data_ptr<float>();
     float* to = y.data_ptr<float>();
-    for (int64_t i = 0; i < x.numel(); ++i) to[i] = from[i];
+    for (int64_t i = 0; i < x.numel(); ++i) to[i] = 2.0f * from[i];
     return y;
 }
 """
-extension = load_inline(name="lab_extension", cpp_sources=source, functions=["copied"])
+extension = load_inline(name="lab_extension", cpp_sources=source, functions=["doubled"])
 
 
 def array(x):
@@ -27,4 +27,4 @@ class ModelNew(torch.nn.Module):
     def forward(self, x):
         sorted_rows = torch.empty_like(x)
         array(sorted_rows)[:] = np.sort(array(x.contiguous()), axis=1)
-        return extension.copied(sorted_rows)
+        return extension.doubled(sorted_rows)

@@ -4,7 +4,7 @@ import torch.nn as nn
 
 class Model(nn.Module):
     def forward(self, x):
-        return torch.sort(x, dim=1).values
+        return torch.sort(x, dim=1).values * 2.0
 
 
 def get_inputs():
