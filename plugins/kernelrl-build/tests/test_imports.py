@@ -79,6 +79,40 @@ def test_routes_around_the_operators_are_found(tmp_path: Path) -> None:
 
 
 @compiles
+def test_an_overload_has_the_name_of_its_operator(tmp_path: Path) -> None:
+    source = """
+    namespace at { namespace _ops {
+    struct fill__Scalar { static int call(int); };
+    struct add_Tensor { static int call(int); };
+    struct _to_copy { static int call(int); };
+    } }
+    int f(int x) { return at::_ops::fill__Scalar::call(x) + at::_ops::add_Tensor::call(x) + at::_ops::_to_copy::call(x); }
+    """
+    assert library_imports(_built(tmp_path, source), "cpp") == ["aten::_to_copy", "aten::add", "aten::fill_"]
+
+
+@compiles
+def test_a_tensor_of_numbers_is_not_listed(tmp_path: Path) -> None:
+    source = "namespace at { int tensor(int); }\nint f() { return at::tensor(1); }"
+    assert library_imports(_built(tmp_path, source), "cpp") == []
+
+
+@compiles
+def test_switches_of_the_dispatcher_are_listed(tmp_path: Path) -> None:
+    source = """
+    namespace c10 { namespace impl {
+    void tls_set_dispatch_key_included(int, bool);
+    struct ExcludeDispatchKeyGuard { ExcludeDispatchKeyGuard(int); ~ExcludeDispatchKeyGuard(); };
+    } }
+    void f() {
+        c10::impl::ExcludeDispatchKeyGuard as_in_torch_empty(1);
+        c10::impl::tls_set_dispatch_key_included(1, false);
+    }
+    """
+    assert library_imports(_built(tmp_path, source), "cpp") == ["c10::impl::tls_set_dispatch_key_included"]
+
+
+@compiles
 def test_torchs_conversions_to_other_arrays_are_found(tmp_path: Path) -> None:
     source = "namespace torch { namespace utils { int tensor_to_numpy(int); } }\n"
     source += "int f() { return torch::utils::tensor_to_numpy(1); }"

@@ -19,11 +19,18 @@ FUNCTIONS_FILE = "functions"
 
 _NOISE = re.compile(r"ptxas info|\s+0 bytes|In file included from |\s+from .*[,:]$")
 _SEAM = re.compile(
-    r"\bcuda[A-Z_]\w*|\bhip[A-Z]\w*|\bkernelrl(?!_prelude)\w*|\bdim3\b|declared using local type|used but never defined"
+    r"\bcuda[A-Z_]\w*|\bhip[A-Z]\w*|\bkernelrl(?!_prelude)\w*|\bdim3\b|declared using local type"
     # Functions that CUDA's headers declare for the host part, for nvcc alone.
     r"|[‘'](?:r?(?:sqrt|cbrt|hypot)|r?norm[34]d|(?:sin|cos|sincos)pi|exp10|erfc?inv|erfcx|normcdf(?:inv)?|fdivide)f?[’']"
     r"|[‘'](?:u|ll|ull)(?:min|max)[’']"
 )
+_OF_ONE_PART = re.compile(
+    r"(?:declared|used|referenced) but (?:never|not) defined|undefined reference|[Uu]nresolved extern"
+    # A declaration of common types that g++ does not read where a device compiler does.
+    r"|expected initializer before [‘'`](?:at|c10|torch|py|pybind11)[’']"
+)
+"""Errors that one part of a split source can have alone. Others of these forms are rare, because the next route takes
+long."""
 _NO_HEADER = re.compile(
     r'(?:cannot open source file "|fatal error: [\'‘]?)([\w./+-]+)(?:"|[\'’]?(?:: No such file| file not found))'
 )
@@ -110,6 +117,8 @@ class Diagnosis:
         if parts and not device and (seam := _SEAM.search(messages)):
             # The headers of the runtime declare more for the device compiler than for another one.
             raise NotCertain(f"an error about {seam.group()}", whole=True)
+        if parts and (of_one_part := _OF_ONE_PART.search(messages)):
+            raise NotCertain(f"an error of one part: {of_one_part.group()}", whole=True)
         names_elsewhere = {name for part in parts for name in (part.host_names if device else part.device_names)}
         unknown = [next(filter(None, match.groups()), "") for match in _UNKNOWN_NAMES.finditer(messages)]
         if unknown and device and any(part.further_headers for part in parts):

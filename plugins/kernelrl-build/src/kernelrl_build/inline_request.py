@@ -11,12 +11,23 @@ import attrs
 
 __all__ = ["InlineRequest"]
 
-_FORMAT = 7
+_FORMAT = 8
 """Part of every key: raise it when the result of a build changes."""
 
 
+_PASSING = ("-Xcompiler", "--compiler-options")
+_EMPTY = ("''", '""')
+
+
 def _words(flags: Iterable[str]) -> tuple[str, ...]:
-    return tuple(word for flag in flags for word in flag.split())
+    """The words of flags, without empty ones and options that pass an empty one on, as torch's shell reads them."""
+    found: list[str] = []
+    for word in (word for flag in flags for word in flag.split()):
+        if word not in _EMPTY:
+            found.append(word)
+        elif found and found[-1] in _PASSING:
+            found.pop()
+    return tuple(found)
 
 
 @attrs.frozen
