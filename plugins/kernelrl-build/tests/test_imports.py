@@ -86,7 +86,8 @@ def test_an_overload_has_the_name_of_its_operator(tmp_path: Path) -> None:
     struct add_Tensor { static int call(int); };
     struct _to_copy { static int call(int); };
     } }
-    int f(int x) { return at::_ops::fill__Scalar::call(x) + at::_ops::add_Tensor::call(x) + at::_ops::_to_copy::call(x); }
+    using namespace at::_ops;
+    int f(int x) { return fill__Scalar::call(x) + add_Tensor::call(x) + _to_copy::call(x); }
     """
     assert library_imports(_built(tmp_path, source), "cpp") == ["aten::_to_copy", "aten::add", "aten::fill_"]
 

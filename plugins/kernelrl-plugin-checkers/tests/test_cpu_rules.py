@@ -35,6 +35,9 @@ FORBIDDEN = {
     "modes of the dispatcher": "from torch.utils._python_dispatch import TorchDispatchMode",
     "threads of torch": "import torch\nw = torch.jit.fork(f)",
     "an array library of triton": "import triton\nnp = triton.runtime.interpreter.np",
+    "an optional array library": "try:\n    import numpy\nexcept ImportError:\n    numpy = None",
+    "an optional module of Python": "try:\n    import ctypes\nexcept ImportError:\n    ctypes = None",
+    "another library without a reason": "import flash_attn",
     "loaded modules": "import sys\nnp = sys.modules['numpy']",
     "code made of text": "exec('import nump' + 'y')",
     "an import without a statement": "np = __import__('numpy')",
@@ -55,7 +58,8 @@ ALLOWED = (
     *("from torch.utils.cpp_extension import load_inline", "import triton.language as tl"),
     *("from triton.language.extra import libdevice", "model.eval()", "import re\nword = re.compile('a')"),
     *("import torch\ntorch.compile(f)", "def compile(x):\n    return x\ncompile(1)", "x.numpy()"),
-    "if __name__ == '__main__':\n    import numpy",
+    *("if __name__ == '__main__':\n    import numpy", "import torch.distributed as dist\ndist.is_initialized()"),
+    "try:\n    import flash_attn\nexcept ImportError:\n    flash_attn = None",
 )
 
 

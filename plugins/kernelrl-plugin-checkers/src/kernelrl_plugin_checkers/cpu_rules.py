@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections.abc import Iterable, Iterator
 
 from kernelrl_core.api.checkers import Candidate, EmbeddedSource, Evaluation, Outcome
@@ -23,9 +24,14 @@ numbers operator os pathlib platform random re shutil string struct sys tempfile
 typing_extensions uuid warnings
 """
 _ALLOWED = frozenset(_ALLOWED_TEXT.split())
+_ARRAY_LIBRARIES_TEXT = """
+cffi cupy cython jax mkl mpmath numba numexpr numpy pandas scipy sklearn sympy tensorflow
+"""
+_ARRAY_LIBRARIES = frozenset(_ARRAY_LIBRARIES_TEXT.split())
+"""Libraries that may be installed and compute on a CPU. Another one may be imported where its absence is handled."""
 _SWITCHES_TEXT = """
 torch._C torch._ops torch._numpy torch._dispatch torch._subclasses torch.overrides torch.utils._python_dispatch
-torch.jit.fork torch.futures torch.multiprocessing torch.distributed torch.utils.data sys.modules sys.meta_path
+torch.jit.fork torch.futures sys.modules sys.meta_path
 exec eval compile __import__ os.fork os.system os.popen
 """
 _SWITCHES = frozenset(_SWITCHES_TEXT.split())
@@ -61,15 +67,27 @@ def cpu_breaches(candidate: Candidate, evaluation: Evaluation) -> Iterator[Breac
 
 
 def _in_python(reading: Reading) -> Iterator[tuple[ast.AST, str]]:
+    optional = {
+        id(below)
+        for node in reading.nodes
+        if isinstance(node, ast.Try) and any(map(_handles_absence, node.handlers))
+        for below in node.body
+    }
     for node in reading.nodes:
         for name in _imported(node):
-            if name.partition(".")[0] not in _ALLOWED:
+            package = name.partition(".")[0]
+            may_be_absent = id(node) in optional and package not in (*_ARRAY_LIBRARIES, *sys.stdlib_module_names)
+            if package not in _ALLOWED and not may_be_absent:
                 yield node, f"import of {name}"
             elif switch := _switch(name):
                 yield node, switch
         is_read = isinstance(node, ast.Attribute | ast.Name) and isinstance(node.ctx, ast.Load)
         if is_read and (switch := _switch(reading.dotted(node))):
             yield node, switch
+
+
+def _handles_absence(handler: ast.ExceptHandler) -> bool:
+    return isinstance(handler.type, ast.Name) and handler.type.id in ("ImportError", "ModuleNotFoundError")
 
 
 def _imported(node: ast.AST) -> Iterator[str]:
