@@ -27,7 +27,7 @@ _SEAM = re.compile(
 _OF_ONE_PART = re.compile(
     r"(?:declared|used|referenced) but (?:never|not) defined|undefined reference|[Uu]nresolved extern"
     # A declaration of common types that g++ does not read where a device compiler does.
-    r"|expected initializer before [‘'`](?:at|c10|torch|py|pybind11)[’']"
+    r"|expected initializer before [‘'`]at[’']"
 )
 """Errors that one part of a split source can have alone. Others of these forms are rare, because the next route takes
 long."""
