@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kernelrl_judge.replay.library import Node
-from kernelrl_judge.replay.nodes import kind_of, kinds, own_numbers, refused
-from kernelrl_judge.replay.slope import ReplayWindow, clock_agrees, per_call_us, planned, steady
+from kernelrl_judge.replay.nodes import glue_numbers, kind_of, kinds, own_numbers, refused
+from kernelrl_judge.replay.slope import ReplayWindow, charged, clock_agrees, per_call_us, planned, steady
 
 MIB, GIB = 1 << 20, 1 << 30
 L2 = 50 * MIB
@@ -77,23 +77,27 @@ def test_a_window_with_another_sm_clock_is_not_steady() -> None:
 )
 def test_the_judges_clock_confirms_within_5_percent_and_messages(host_us: float, agrees: bool) -> None:
     # The device reports 2060 us: at least 1957 and at most 2163 + 150 us.
-    assert clock_agrees([window(100, 2000.0, host_us=host_us)], [USUAL]) is agrees
+    assert clock_agrees([window(100, 2000.0, host_us=host_us)]) is agrees
 
 
 def test_one_window_in_which_the_judge_was_late_decides_nothing() -> None:
-    assert clock_agrees([*[USUAL] * 4, window(100, 2000.0, host_us=90_000.0)], [USUAL] * 5)
+    assert clock_agrees([*[USUAL] * 4, window(100, 2000.0, host_us=90_000.0)])
 
 
-@pytest.mark.parametrize(("copies_us", "agrees"), [(130.0, True), (144.0, True), (146.0, False), (-1.0, False)])
-def test_time_of_calls_cannot_be_reported_as_time_of_copies(copies_us: float, agrees: bool) -> None:
-    # The reference's copies take 100 us: at most 125 + 20 us.
-    reference = window(100, 2000.0, host_us=2200.0, copies_us=100.0)
-    candidate = window(100, 2100.0 - copies_us, host_us=2200.0, copies_us=copies_us)
-    assert clock_agrees([candidate], [reference]) is agrees
+@pytest.mark.parametrize(("copies_us", "calls_us"), [(130.0, 2000.0), (145.0, 2000.0), (400.0, 2255.0)])
+def test_copies_beyond_those_of_the_reference_are_time_of_the_calls(copies_us: float, calls_us: float) -> None:
+    # The reference's copies take 100 us: 125 + 20 us are free.
+    reference = window(100, 2000.0, copies_us=100.0)
+    found = charged(window(100, 2000.0, copies_us=copies_us), reference)
+    assert found.calls_us == pytest.approx(calls_us)
+
+
+def test_a_negative_time_of_copies_is_not_confirmed() -> None:
+    assert not clock_agrees([window(100, 2101.0, host_us=2200.0, copies_us=-1.0)])
 
 
 def test_a_window_without_time_is_not_confirmed() -> None:
-    assert not clock_agrees([ReplayWindow(100, 0.0, 0.0, 0.0, 2100.0, 0.0)], [USUAL])
+    assert not clock_agrees([ReplayWindow(100, 0.0, 0.0, 0.0, 2100.0, 0.0)])
 
 
 def test_windows_without_a_clock_are_steady_together() -> None:
@@ -161,6 +165,12 @@ def test_a_library_may_finish_in_several_steps() -> None:
 def test_own_kernels_are_numbered_as_in_their_graph() -> None:
     nodes = [node(by="driver"), node(file=TORCH), node(by="driver")]
     assert own_numbers(nodes, first=2) == (2, 4)
+
+
+def test_copies_fills_and_finishing_kernels_are_numbered_as_in_their_graph() -> None:
+    own = on("partial_sums", 1000, 2500, file="/proc/self/fd/9")
+    nodes = [own, on(SUM, 2500, 2600), node("memcpy"), node("memset"), node("event wait"), on(SUM, 1500, 2600)]
+    assert glue_numbers(nodes, 10, INPUTS) == (11, 12, 13)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import attrs
 
 from kernelrl_judge.limits import LIMITS
 
-__all__ = ["ReplayWindow", "Slots", "clock_agrees", "per_call_us", "planned", "steady"]
+__all__ = ["ReplayWindow", "Slots", "charged", "clock_agrees", "per_call_us", "planned", "steady"]
 
 _WORK_US = 200.0
 _WORK_BYTES = 1 << 30
@@ -111,23 +111,32 @@ def per_call_us(full: ReplayWindow, half: ReplayWindow | None) -> float:
     return max(0.0, full.calls_us - half.calls_us) / (full.calls - half.calls)
 
 
-def clock_agrees(candidate: Sequence[ReplayWindow], reference: Sequence[ReplayWindow]) -> bool:
+def clock_agrees(candidate: Sequence[ReplayWindow]) -> bool:
     """Whether the judge confirms the device times that a runner reports. Candidate code shares the runner's process.
 
     In the median over the windows, the judge's clock may show up to 5 % less than the device's clock, and up to 5 % and
-    the time of the messages more. Copies of outputs may take up to 25 % and 20 us longer than the equally many copies
-    of the reference: otherwise a runner could report time of calls as time of copies.
+    the time of the messages more.
 
     Args:
-        candidate, reference: windows of both sides in pairs of equal numbers of calls.
+        candidate: its windows.
     """
     if any(window.whole_us <= 0 or window.calls_us < 0 or window.copies_us < 0 for window in candidate):
         return False
     share = LIMITS.clocks_disagree
     beyond_us = [window.host_us - window.whole_us * (1 + share) - LIMITS.messages_us for window in candidate]
     missing_us = [window.whole_us * (1 - share) - window.host_us for window in candidate]
-    copies_us = [
-        own.copies_us - other.copies_us * (1 + LIMITS.copies_share) - LIMITS.copies_us
-        for own, other in zip(candidate, reference, strict=True)
-    ]
-    return all(statistics.median(values) <= 0 for values in (beyond_us, missing_us, copies_us))
+    return all(statistics.median(values) <= 0 for values in (beyond_us, missing_us))
+
+
+def charged(candidate: ReplayWindow, reference: ReplayWindow) -> ReplayWindow:
+    """The candidate's window, with the time of its copies beyond those of the reference as time of its calls.
+
+    Copies of outputs take longer where an output has another layout than that of the reference, such as a transposed
+    view. Without the charge, a runner could also report time of calls as time of copies.
+
+    Args:
+        candidate, reference: windows of equal numbers of calls.
+    """
+    free_us = reference.copies_us * (1 + LIMITS.copies_share) + LIMITS.copies_us
+    beyond_us = max(0.0, candidate.copies_us - free_us)
+    return attrs.evolve(candidate, calls_us=candidate.calls_us + beyond_us)

@@ -23,7 +23,7 @@ from kernelrl_judge.peer.session import RunnerSession
 from kernelrl_judge.probes.replay_trials import impose, warm_inputs
 from kernelrl_judge.protocol.trees import leaves_bytes, mapped, message_bytes, tensors
 from kernelrl_judge.replay.capture import Recorder
-from kernelrl_judge.replay.slope import ReplayWindow, Slots, clock_agrees, per_call_us, planned, steady
+from kernelrl_judge.replay.slope import ReplayWindow, Slots, charged, clock_agrees, per_call_us, planned, steady
 from kernelrl_judge.task.comparison import Tolerance, tolerance
 from kernelrl_judge.task.drawn_parameters import ParameterDraws
 from kernelrl_judge.task.precision import wrong_values
@@ -148,8 +148,7 @@ class ReplayMeasurement:
                 share=LIMITS.settled_share,
             )
             candidate = [window for made in self._rounds for window in made.candidate_windows]
-            baseline = [window for made in self._rounds for window in made.baseline_windows]
-            if clock_agrees(candidate, baseline):
+            if clock_agrees(candidate):
                 return
         raise TimesNotConfirmed("the judge's clock does not confirm the times that the runner reports")
 
@@ -202,6 +201,7 @@ class ReplayMeasurement:
                 else:
                     baseline[graph] = self._baseline.run(graph)
             self._compare(inputs, candidate[graph].calls)
+            candidate[graph] = charged(candidate[graph], baseline[graph])
         return _ReplayRound(candidate[0], candidate.get(1), baseline[0], baseline.get(1))
 
     def _compare(self, inputs: list[list[Any]], calls: int) -> None:
