@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kernelrl_core.types import Mismatch
 from kernelrl_judge.judge import messages
 from kernelrl_judge.protocol.failures import Failure, Phase
+from kernelrl_judge.task.precision import TEN_BITS
 
 _PIECES = ["/", "//", "kernelrl-", "kernelrl-ab/", "/tmp/kernelrl-x1/", "a", "-", ".", " ", "é", "'"]
 
@@ -35,3 +37,12 @@ def test_the_time_for_a_message_is_proportional_to_the_text(piece: str) -> None:
     started = time.process_time()
     message_about(piece * (4_000_000 // len(piece)))
     assert time.process_time() - started < 0.5
+
+
+@pytest.mark.parametrize(
+    ("source", "is_named"),
+    [("y = tl.dot(a, b)", True), ("wmma::mma_sync(c, a, b, c);", True), ("y = tl.exp(x) * 2.0", False)],
+)
+def test_factors_of_ten_bits_are_named_where_a_source_multiplies_matrices(source: str, is_named: bool) -> None:
+    wrong = Mismatch("values", "", expected=TEN_BITS, max_abs=0.1, mean_abs=0.01)
+    assert ("TF32" in messages.incorrect(messages.without_cause(wrong, source))) is is_named

@@ -6,6 +6,8 @@ import re
 import signal
 from collections.abc import Sequence
 
+import attrs
+
 from kernelrl_core.api.evaluators import Finding, Mismatch
 from kernelrl_judge.protocol.failures import Failure, Phase
 from kernelrl_judge.task.precision import TEN_BITS
@@ -21,6 +23,7 @@ __all__ = [
     "log",
     "replay_failed",
     "timeout",
+    "without_cause",
 ]
 
 _MAX_MESSAGE_CHARACTERS = 2000
@@ -44,6 +47,8 @@ _TEN_BITS = (
     ' The error is that of factors rounded to 10 bits, as in TF32 or fp16: use input_precision="ieee" in tl.dot, and '
     "leave torch.backends.cuda.matmul.allow_tf32 off."
 )
+_PRODUCTS = re.compile(r"dot|mma|matmul|gemm|conv|einsum|linear|bmm|\bmm\b|@ |half|fp16|float16|tf32", re.IGNORECASE)
+"""What a source needs whose factors may have ten bits."""
 _OTHER_PARAMETERS = (
     " Another call was right, with other parameters: values that are computed from parameters must be computed anew "
     "when the parameters change."
@@ -102,6 +107,13 @@ def replay_failed(code: int) -> str:
 def hacked(finding: Finding) -> str:
     """Evidence of a hack, with its meaning."""
     return f"{finding.evidence[:1].upper()}{finding.evidence[1:]}: {_HACKS[finding.rule]}."
+
+
+def without_cause(wrong: Mismatch, source: str) -> Mismatch:
+    """The difference without the explanation by factors of ten bits, where a source multiplies no matrices."""
+    if wrong.expected != TEN_BITS or _PRODUCTS.search(source):
+        return wrong
+    return attrs.evolve(wrong, expected="")
 
 
 def incorrect(wrong: Mismatch, *, lacking: Sequence[str] = (), follows_other_parameters: bool = False) -> str:
