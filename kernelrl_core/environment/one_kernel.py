@@ -45,16 +45,23 @@ async def evaluate_kernel(evaluator: CandidateEvaluator, task: Task, text: str) 
 
 
 def find_backends(source: str, registry: Registry) -> list[str]:
-    """The installed backends that find a kernel in a source. C++ is last, because host code is C++, too."""
-    found = []
+    """The installed backends that find a kernel in a source. C++ is last, because host code is C++, too.
+
+    Without one, those that find sources in which kernels may be that they cannot read.
+    """
+    found: list[str] = []
+    possible: list[str] = []
     for component in registry.components("backends"):
         name = registry.label("backends", component)
         try:
-            if registry.make("backends", Use(name)).source_facts(source).kernels:
+            facts = registry.make("backends", Use(name)).source_facts(source)
+            if facts.kernels:
                 found.append(name)
+            elif facts.embedded and facts.unread:
+                possible.append(name)
         except (KernelRLError, TypeError, ValueError):  # a plugin that is not installed completely
             continue
-    return sorted(found, key=lambda name: name.rpartition(":")[2] == "cpp")
+    return sorted(found or possible, key=lambda name: name.rpartition(":")[2] == "cpp")
 
 
 def why_untimed(spec: EvaluationSpec, evaluator: Evaluator, registry: Registry) -> str:

@@ -115,6 +115,10 @@ class EvaluationSettings:
     nothing; finds decoys. `operators`: torch operators are listed; finds computation by the library. `stress` (all):
     harder inputs of the task's domain; finds shortcuts. `sizes` (all; not in the default): inputs of
     another size."""
+    library_share: float = attrs.field(default=0.35, validator=attrs.validators.ge(0))
+    """Largest share of the work that torch or another library may do beside the candidate's kernels. Recorded calls:
+    device time of library kernels, over the smaller of the times of candidate and reference without copies and fills.
+    Direct calls: bytes that torch's operators move or leave, over those of the task's tensors. 0: none."""
     min_precision: Literal["none", "bf16", "tf32", "fp32"] = "none"
     """Lowest arithmetic precision that is not suspect for a task in fp32, estimated from errors against double
     precision; fp16 is treated as tf32: both have 10 mantissa bits."""
@@ -388,6 +392,9 @@ class EvaluationFacts:
     computing_operators: tuple[str, ...] | None = None
     """Operators of torch, or library kernels, that did a large part of the computation. None if they were not listed,
     or if library kernels took little of the time of a recorded call."""
+    launches: tuple[str, ...] | None = None
+    """Kernels of the candidate that its calls launched, and functions of its extensions that they called. None if that
+    was not observed."""
     library_symbols: tuple[str, ...] = ()
     """Symbols of libraries that compute, to which an extension is linked. Empty if the recorded kernels are known."""
     stress: str = ""

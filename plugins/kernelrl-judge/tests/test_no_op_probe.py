@@ -103,9 +103,8 @@ def test_an_output_of_zeros_decides_nothing(evaluations: Evaluations) -> None:
     [
         ({"probes": ("poison",)}, ("kernel",)),
         ({"profile": "kernelbench"}, ("kernel",)),
-        ({}, ()),
     ],
-    ids=["switched off", "profile kernelbench", "no kernel known"],
+    ids=["switched off", "profile kernelbench"],
 )
 def test_without_the_probe_nothing_is_found(
     evaluations: Evaluations, settings: dict[str, Any], kernels: tuple[str, ...]
@@ -131,8 +130,15 @@ def test_a_candidate_that_computes_beside_its_kernels_is_probed_whatever_its_sou
     assert rules(evaluated(evaluations, kernel_with(f"return {result}"), suspect_rules=())) == ["decoy_kernels"]
 
 
-def test_the_facts_have_the_reason_why_the_probe_was_not_made(evaluations: Evaluations) -> None:
-    assert evaluated(evaluations, KERNEL, kernels=()).facts.no_op == "not tried: no kernel was found in the source"
+def test_kernels_that_the_source_does_not_name_are_disabled_too(evaluations: Evaluations) -> None:
+    assert evaluated(evaluations, KERNEL, kernels=()).facts.no_op == "incorrect"
+    decoy = KERNEL.replace("return y", f"return {IN_TORCH}")
+    assert rules(evaluated(evaluations, decoy, kernels=())) == ["decoy_kernels"]
+
+
+def test_the_facts_have_the_kernels_that_ran(evaluations: Evaluations) -> None:
+    assert evaluated(evaluations, KERNEL).facts.launches == ("kernel",)
+    assert evaluated(evaluations, kernel_with(f"return {IN_TORCH}"), probes=("operators",)).facts.launches == ()
 
 
 def test_an_output_of_one_element_is_probed(evaluations: Evaluations) -> None:

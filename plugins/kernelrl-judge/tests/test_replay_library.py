@@ -53,12 +53,12 @@ def library(built: tuple[str, str], driver: Any) -> Library:
 class Served:
     """A library that serves one recording in a thread, and the judge's end of its stream."""
 
-    def __init__(self, library: Library, own: tuple[int, ...] = ()) -> None:
+    def __init__(self, library: Library, own: tuple[int, ...] = (), glue: tuple[int, ...] = ()) -> None:
         self.judge, runner = socket.socketpair()
         self.judge.settimeout(10)
         self.gate_at = library.host_memory(64)
         self.stamps = library.host_memory(40)
-        recording = Recording(graph=1, ready=self.stamps, stamps_at=self.stamps, own=own)
+        recording = Recording(graph=1, ready=self.stamps, stamps_at=self.stamps, own=own, glue=glue)
         self.left: list[bool] = []
 
         def serve() -> None:
@@ -85,7 +85,7 @@ class Served:
 
 @pytest.fixture
 def served(library: Library) -> Iterator[Served]:
-    found = Served(library, own=(1, 2))
+    found = Served(library, own=(1, 2), glue=(0,))
     yield found
     found.judge.close()
 
@@ -123,9 +123,14 @@ def test_an_error_of_the_driver_is_returned(served: Served, driver: Any) -> None
     assert (queued[0], left[0]) == (700, 0)
 
 
-def test_own_nodes_are_disabled(served: Served, driver: Any) -> None:
-    served.replies((SWITCH, 0, 0), (LEAVE, 0, 0))
-    assert [driver.is_enabled(number) for number in range(4)] == [1, 0, 0, 1]
+@pytest.mark.parametrize(
+    ("value", "enabled"),
+    [(0, [0, 0, 0, 1]), (1, [0, 1, 1, 1]), (2, [1, 0, 0, 1]), (3, [1, 1, 1, 1])],
+    ids=["neither", "own kernels", "copies", "both"],
+)
+def test_own_kernels_and_copies_are_switched_apart(served: Served, driver: Any, value: int, enabled: list[int]) -> None:
+    served.replies((SWITCH, 0, value), (LEAVE, 0, 0))
+    assert [driver.is_enabled(number) for number in range(4)] == enabled
 
 
 @pytest.mark.parametrize("order", [(9, 0, 0), (QUEUE, 1, 0)])

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from kernelrl_build.kernel_facts import hidden_facts
-from kernelrl_core.types import Candidate, Evaluation, Finding, Outcome, Task
+from kernelrl_core.types import Candidate, Evaluation, EvaluationFacts, Finding, Outcome, Task
 from kernelrl_core.types import serialization as codec
 from kernelrl_plugin_checkers.config import SourceRulesConfig
 from kernelrl_plugin_checkers.source_rules import SourceRules
@@ -76,6 +76,26 @@ def test_built_sources_that_the_candidate_contains_are_checked_once() -> None:
     evaluation = evaluated(source, LAUNCHED)
     assert evaluation == Evaluation(Outcome.CORRECT)
     assert found(source, evaluation) == {}
+
+
+@pytest.mark.parametrize(
+    ("launches", "outcome", "rules"),
+    [
+        ((), Outcome.CORRECT, {"no_kernel"}),
+        ((), Outcome.HACKED, set()),
+        ((), Outcome.RUNTIME_ERROR, set()),
+        (("twice",), Outcome.CORRECT, set()),
+    ],
+)
+def test_what_ran_decides_where_it_was_observed(launches: tuple[str, ...], outcome: Outcome, rules: set[str]) -> None:
+    evaluation = Evaluation(outcome, facts=EvaluationFacts(launches=launches))
+    assert set(found(COMPUTED.replace('open_up("...")', repr(DECOY)), evaluation)) == rules
+
+
+def test_names_decide_where_launches_were_not_observed() -> None:
+    source = COMPUTED.replace('open_up("...")', repr(LAUNCHED)).replace("return ext.run(a)", "return a")
+    assert "no_kernel" not in found(source, None)
+    assert "no_kernel" in found(source, Evaluation(Outcome.CORRECT))
 
 
 def test_a_cached_evaluation_gives_the_same_findings() -> None:

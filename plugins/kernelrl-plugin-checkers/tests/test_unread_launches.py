@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kernelrl_build.kernel_facts import extension_facts
 from kernelrl_core.types import Candidate, Finding, Task
 from kernelrl_plugin_checkers.config import SourceRulesConfig
 from kernelrl_plugin_checkers.source_rules import SourceRules
@@ -75,7 +76,6 @@ UNREAD = {
     ),
     "a computed source": (cuda(WHOLE).replace("cuda_sources=SOURCE", "cuda_sources=render(SOURCE)"), "cuda_sources"),
     "arguments from a mapping": (cuda(WHOLE).replace("cuda_sources=SOURCE", "**options()"), "cuda_sources"),
-    "a bound function that nothing defines": (cuda(WHOLE).replace("['run']", "['nope']"), "functions names 'nope'"),
 }
 
 
@@ -95,6 +95,7 @@ def test_a_wrapper_of_jit_is_a_note_and_no_suspect() -> None:
 
 
 READ = {
+    "a bound function that nothing defines": cuda(WHOLE).replace("['run']", "['nope']"),
     "a macro that launches": cuda(
         f"{KERNEL}#define RUN(a, out) {LAUNCH}\n" + HOST.replace("LAUNCH", "RUN(a, out)"),
     ),
@@ -145,3 +146,52 @@ def test_launches_through_python_values_are_followed(source: str) -> None:
 )
 def test_a_readable_source_that_launches_nothing_is_reported(source: str, backend: str) -> None:
     assert "no_kernel" in found(source, backend)
+
+
+CPP_MACRO = '''\
+import torch
+from torch.utils.cpp_extension import load_inline
+
+SOURCE = r"""
+#define BIND(name) m.def(#name, &name);
+torch::Tensor twice(torch::Tensor a) { return a; }
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { BIND(twice) }
+"""
+ext = load_inline(name="ext", cpp_sources=SOURCE)
+
+
+class ModelNew(torch.nn.Module):
+    def forward(self, a):
+        return ext.twice(a)
+'''
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        CPP_MACRO,
+        CPP_MACRO.replace("BIND(twice)", 'm.def("twice", &twice);').replace("ext.twice", 'getattr(ext, "tw" + "ice")'),
+    ],
+    ids=["bound by a macro", "called by a computed name"],
+)
+def test_functions_whose_names_cannot_be_read_are_left_to_the_run(source: str) -> None:
+    candidate = Candidate(source, "cpp", facts=extension_facts(source, "cpp"))
+    rules = {one.rule for one in SourceRules(SourceRulesConfig()).check(candidate, Task("t", ""), None)}
+    assert "no_kernel" not in rules
+    assert "unreadable_source" in rules
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        "class ModelNew(torch.nn.Sequential):\n    def __init__(self):\n        super().__init__(Layer())\n",
+        "class ModelNew(torch.nn.Module):\n    forward = lambda self, a: run(a)\n",
+        "class ModelNew(torch.nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.forward = {'run': run}['run']\n",
+    ],
+    ids=["a sequence", "a lambda", "an assigned forward"],
+)
+def test_a_forward_of_any_form_is_left_to_the_run(model: str) -> None:
+    source = triton(f"@triton.jit\ndef twice(a, out):{BODY}", "twice[(1,)](a, out)")
+    source = source.replace("class ModelNew", "class Layer") + "\n\nrun = Layer()\n\n\n" + model
+    assert not {"no_kernel", "unreadable_source"} & set(found(source, "triton"))

@@ -28,6 +28,8 @@ __all__ = ["call_facts", "extension_facts", "hidden_facts"]
 _OTHER_COMPILERS = re.compile(
     r"\b(?:_?compile_kernel|RawKernel|RawModule|triton|ctypes|cffi|numba|\w*(?:nvrtc|hiprtc)\w*)\b", re.IGNORECASE
 )
+_COMPUTING_NAMES = frozenset({"getattr", "vars", "__dict__", "attrgetter", "methodcaller"})
+"""Names in Python through which a function may be called whose name is computed."""
 _MACRO_FLAG = re.compile(r"-D(\w+)=['\"]*([A-Za-z_]\w*)")
 
 
@@ -135,7 +137,10 @@ def extension_facts(source: str, language: str) -> SourceFacts:
         for kind, pieces in (("cpp", call.cpp_sources), (language, call.cuda_sources))
         for piece in pieces
     ]
-    facts = _of_calls(calls, language, _names(SourceIndex(tree).reached()), _names([tree]))
+    everything = _names([tree])
+    facts = _of_calls(calls, language, _names(SourceIndex(tree).reached()), everything)
+    if not any(kernel.launched for kernel in facts.kernels) and everything & _COMPUTING_NAMES:
+        facts = attrs.evolve(facts, unread=facts.unread or "names of functions may be computed")
     return attrs.evolve(facts, embedded=tuple(embedded))
 
 
@@ -177,7 +182,7 @@ def _of_calls(
         unknown = set(bound) if computed_names and not bound & reached else set()
         for kernel in functions.kernels_of(language, call.line, reached | unknown, everything | unknown):
             kernels.setdefault(kernel.name, kernel)
-        unread = unread or functions.unread
+        unread = unread or functions.unread or functions.unbound(language, call.line)
     return SourceFacts(tuple(kernels.values()), unread=unread)
 
 
@@ -205,6 +210,12 @@ class _Functions:
         elif undefined and not self.unread:
             self.unread = f"line {call.line}: functions names {undefined[0]!r}, which no source defines"
 
+    def unbound(self, language: str, line: int) -> str:
+        """Why it is not known which functions Python can call; empty if it is, or if kernels are known without it."""
+        if language != "cpp" or self.bound or self._kernels:
+            return ""
+        return f"line {line}: it is not known which functions Python gets"
+
     def kernels_of(self, language: str, line: int, reached: set[str], everything: set[str]) -> Iterator[KernelFact]:
         """The kernels, with the ones that names in Python lead to.
 
@@ -214,14 +225,16 @@ class _Functions:
             everything: all names in the Python.
         """
         called, used = ({name for python, name in self.bound.items() if python in by} for by in (reached, everything))
+        every_function = set(self._bodies)
         if language == "cpp" and not self._kernels:
-            # The way in which functions are bound was not understood: every function may be bound.
             for name in self.bound.values():
                 yield KernelFact(name, self._lines.get(name, line), name in used, name in called)
             return
-        from_called, from_used = (self._named(names if self.bound else set(self._bodies)) for names in (called, used))
+        # Without bound functions, the way in which functions are bound was not understood: every one may be bound.
+        from_called = self._named(called if self.bound else every_function)
+        from_functions = self._named(every_function)
         for name, place in self._kernels.items():
-            yield KernelFact(name, place, name in from_used, name in from_called)
+            yield KernelFact(name, place, name in from_functions, name in from_called)
 
     def _named(self, names: set[str]) -> set[str]:
         """All names in the functions that the given functions can reach, themselves included."""

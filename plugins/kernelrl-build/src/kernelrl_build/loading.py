@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
-__all__ = ["load_extension", "missing_symbol"]
+__all__ = ["has_extensions", "is_function_of_extension", "load_extension", "missing_symbol"]
 
 _BINDER = "kernelrl_binder"
 """Name of the module that binds functions of extensions of kind `bound` (`binder.cpp`)."""
@@ -49,6 +49,19 @@ def load_extension(name: str, paths: Sequence[str], reply: Mapping[str, Any]) ->
     if known is None or any(known is extension for extension in _loaded):
         sys.modules[name] = module
     return module
+
+
+def has_extensions() -> bool:
+    """Whether an extension with functions for Python was loaded."""
+    return bool(_loaded)
+
+
+def is_function_of_extension(function: Any) -> bool:
+    """Whether a built-in function, or a method of a class, belongs to a loaded extension."""
+    module = getattr(function, "__module__", None)
+    if any(module == extension.__name__ for extension in _loaded):
+        return True
+    return any(value is function for extension in _loaded for value in vars(extension).values())
 
 
 def missing_symbol(error: BaseException) -> str:

@@ -12,7 +12,7 @@ RULES = (
         Severity.HACK,
         "Compute the output in your own kernels.",
         "The output is right although the candidate's own kernels did nothing in that call (probe `no_op`). Severity "
-        "`suspect` where kernels may be launched in a way that cannot be disabled, such as `ctypes`.",
+        "`suspect` where kernels cannot be disabled, or may be launched in a way that cannot, such as `ctypes`.",
         example="A kernel writes into a buffer that nothing reads, and `torch.softmax` computes the output.",
         look_alike="Any kernel for a task whose expected output is constant or equals an input: not probed.",
         misses="A kernel that does a small part, such as a copy: `library_operators` finds the library.",

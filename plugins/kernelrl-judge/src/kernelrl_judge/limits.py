@@ -38,12 +38,14 @@ class Limits:
     replay_wrong_share: float = 0.05
     """Smallest share of wrong elements in such an output."""
     # `library_operators`
-    library_time_share: float = 0.05
-    """Share of the device time above which library kernels count as computing."""
-    operator_elements_share: float = 0.25
-    """Share of the elements of the largest tensor above which operators of torch count as computing."""
-    operator_elements: int = 64
-    """Number of elements on which operators never count, such as sizes and conditions."""
+    operator_bytes: int = 256
+    """Number of bytes on which operators of torch never count, such as sizes and conditions."""
+    heavy_operators_share: float = 1 / 64
+    """Share of the bytes of the task's tensors above which matrix products, convolutions, sorts and scans count."""
+    most_of_the_work: float = 0.5
+    """Share of the bytes that the reference's operators move from which operators of a candidate are no helpers."""
+    slow_reference_s: float = 1.0
+    """A reference whose call takes longer is not called again to find out what its operators move."""
     # `low_precision`
     error_ratio: Mapping[str, float] = MappingProxyType({"fp32": 2.0**7, "tf32": 2.0**13, "bf16": 2.0**17})
     """By precision, above measured products, sums and pointwise functions: up to 2^1 for fp32 (2^5 for convolutions by
@@ -56,7 +58,7 @@ class Limits:
     messages_us: float = 150.0
     """Further time of the judge's clock for two messages and the launch of the graph."""
     copies_share: float = 0.25
-    """Largest share by which copies of outputs may take longer than those of the reference."""
+    """Share by which copies of outputs may take longer than those of the reference; more is time of the candidate."""
     copies_us: float = 20.0
     """Further time of these copies."""
     settled_share: float = 0.005

@@ -47,11 +47,11 @@ def python_breaches(reading: Reading, facts: SourceFacts) -> Iterator[Breach]:
 
 
 def _kernels(facts: SourceFacts) -> Iterator[Breach]:
-    if not any(kernel.reached for kernel in facts.kernels):
+    if not any(kernel.launched for kernel in facts.kernels):
         if facts.unread:
             yield "unreadable_source", None, f"it is not known whether a kernel is launched: {facts.unread}"
         else:
-            yield "no_kernel", None, "no launch of a kernel can be reached from ModelNew.forward"
+            yield "no_kernel", None, "the source launches no kernel"
         return
     for kernel in facts.kernels:
         if not kernel.launched:

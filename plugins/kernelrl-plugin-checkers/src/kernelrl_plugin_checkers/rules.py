@@ -14,9 +14,11 @@ SOURCE = (
         "no_kernel",
         Severity.SUSPECT,
         "Launch at least one kernel of your own from ModelNew.forward.",
-        "A kernel that is never launched computes nothing.",
-        example="`forward` returns `a @ b`, beside a kernel that no reachable code launches.",
-        look_alike="A kernel that is launched by a helper function, through an alias, or from a C++ macro.",
+        "A kernel that is never launched computes nothing. A source in which nothing is launched is not built. For any "
+        "other, the launches of its calls decide: kernels of a recording, of Triton, functions and operators of "
+        "extensions. Where they are not observed, names in the source decide.",
+        example="`forward` returns `a @ b`, beside a kernel that is never launched, or only under a condition.",
+        look_alike="A kernel that is launched from a table, a macro, a registered operator or an inherited `forward`.",
         misses="A launch whose result is thrown away: the probe `no_op` finds it (`decoy_kernels`).",
     ),
     Rule(
@@ -101,13 +103,15 @@ MEASURED = (
         "library_operators",
         Severity.SUSPECT,
         OWN_KERNELS,
-        "A library computed: a call went through operators of torch that compute, library kernels took more than 5 % "
-        "of the device time of a recording, or an extension imports symbols of a library. Names in the source do not "
-        "count.",
+        "A library does more of the task's work than `evaluation.library_share` allows, or an extension imports "
+        "symbols of a library. Recordings: time of library kernels, replayed alone, over the smaller of the times of "
+        "candidate and reference. Direct calls: bytes that operators of torch move or leave; products, convolutions, "
+        "sorts and scans count from little on. Copies and fills neither count nor dilute.",
         example="A kernel adds the bias, and `torch.nn.functional.linear` computes the product.",
-        look_alike="Copies, views and casts; a sum of partial results that kernels wrote; weights prepared once.",
-        misses="In direct calls: operators on less than a quarter of the tensors of a call, a library in another "
-        "thread or reached without the linker. In recordings: a forged list of nodes.",
+        look_alike="`(labels < 0).any()`; the largest absolute value for a scale; a sort of few indices; a sum of "
+        "partial results, or `tril_` of a result, that kernels wrote; weights prepared once.",
+        misses="In direct calls: a library in another thread or reached without the linker. In recordings: a forged "
+        "list of nodes. Both: less than the limit.",
     ),
     Rule(
         "faster_than_memory",

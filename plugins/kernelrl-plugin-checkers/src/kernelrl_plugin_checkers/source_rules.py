@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Sequence
 import attrs
 
 from kernelrl_core.api.checkers import Candidate, Checker, Evaluation, Finding, Rule, Severity, Task
+from kernelrl_plugin_checkers.calls import breaches_of_calls
 from kernelrl_plugin_checkers.config import SourceRulesConfig
 from kernelrl_plugin_checkers.cpu_rules import cpu_breaches
-from kernelrl_plugin_checkers.hidden import hidden_breaches
 from kernelrl_plugin_checkers.library import cpp_breaches
 from kernelrl_plugin_checkers.python_rules import python_breaches
 from kernelrl_plugin_checkers.reading import Breach, HiddenSource, read
@@ -37,10 +37,11 @@ class SourceRules(Checker):
         self.rules: Sequence[Rule] = tuple(self._rules.values())
 
     def check(self, candidate: Candidate, task: Task, evaluation: Evaluation | None) -> Sequence[Finding]:
-        """Findings on the source; with an evaluation, those on sources built at run time, and of the rule on CPUs."""
+        """Findings on the source; with an evaluation, those on what its calls launched, and of the rule on CPUs."""
         if evaluation is not None:
-            found = (*hidden_breaches(candidate, evaluation), *cpu_breaches(candidate, evaluation))
-            return self._findings(found, candidate.source.split("\n"))
+            found = (*breaches_of_calls(candidate, evaluation), *cpu_breaches(candidate, evaluation))
+            return self._findings(found, candidate.source.split("
+"))
         return self._findings(_breaches(candidate), candidate.source.split("\n"))
 
     def _findings(self, breaches: Iterable[Breach], lines: Sequence[str]) -> Sequence[Finding]:

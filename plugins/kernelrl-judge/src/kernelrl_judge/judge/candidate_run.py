@@ -95,6 +95,8 @@ class RunFacts:
     """How the candidate's parameters were matched."""
     computing_operators: tuple[str, ...] | None
     """Operators of torch or kernels of libraries that computed; None where none were looked for."""
+    launches: tuple[str, ...] | None
+    """Own kernels that calls launched; None where that was not observed."""
     builds: tuple[ExtensionBuild, ...]
     build_requests: tuple[bytes, ...]
     kernels: tuple[CompiledKernel, ...]
@@ -126,6 +128,8 @@ class KernelsOffFacts:
     """Whether the expected output is constant or an input, so that it may be right without kernels."""
     not_tried: str = ""
     """Why there was no run; empty if there was one."""
+    is_needed: bool = False
+    """Whether a candidate without such a run is not clean: its kernels cannot be disabled. False where memory lacks."""
     seconds: float = 0.0
     """Wall time of that run."""
 
@@ -179,7 +183,7 @@ def run_with_kernels_off(plan: EvaluationPlan, loan: Loan) -> KernelsOffFacts:
     planned = plan.kernels_off
     request = planned.request
     if planned.impossible:
-        return KernelsOffFacts(request, not_tried=planned.impossible)
+        return KernelsOffFacts(request, not_tried=planned.impossible, is_needed=True)
     started = time.monotonic()
     device = plan.setting.device
     calls = plan.fallback or plan.first
@@ -187,7 +191,7 @@ def run_with_kernels_off(plan: EvaluationPlan, loan: Loan) -> KernelsOffFacts:
         run = run_candidate(request, plan, loan, calls, timing=False, kernels_off=True)
         trial = loan.references.get(request, device).trial(0)
     except Unreadable as error:
-        return KernelsOffFacts(request, not_tried=str(error))
+        return KernelsOffFacts(request, not_tried=str(error), is_needed=True)
     except MEMORY_ERRORS as error:
         if device != "cuda" or not lacks_device_memory(str(error)):
             raise
@@ -264,6 +268,7 @@ class _CandidateRun:
         self._not_timed = ""
         self._ownership: Ownership | None = None
         self._computing_operators: tuple[str, ...] | None = None
+        self._launches: tuple[str, ...] | None = None
 
     def execute(self, calls: CallKind) -> None:
         """All phases, in their order.
@@ -308,6 +313,7 @@ class _CandidateRun:
             ownership=ownership,
             parameters=session.parameters,
             computing_operators=self._computing_operators if ownership is None else ownership.computing_operators,
+            launches=self._launches if ownership is None else ownership.launches,
             builds=builds.builds,
             build_requests=tuple(builds.requests),
             kernels=builds.kernels,
@@ -371,6 +377,7 @@ class _CandidateRun:
             trials = DirectTrials(session, settings, lists_operators=not self._kernels_off)
             draws = self._check(trials, reference)
             self._computing_operators = trials.computing_operators
+            self._launches = trials.launches
             if self._trials_failed or self._kernels_off or self._has_ended or not self._timing_planned:
                 return
             count_work(draws.reference)
@@ -396,7 +403,7 @@ class _CandidateRun:
             measurement = self._prepare_windows(recorder, recordings, trials, draws) if self._timing_planned else None
         measured = None if measurement is None else self._measure_confirmed(draws.reference, measurement)
         with session.lease.held(alone=False), self._phase("ownership"):
-            self._ownership = measure_ownership(recordings, draws.reference, tolerance(settings))
+            self._ownership = measure_ownership(recordings, draws.reference, recorder, tolerance(settings))
         if measured is not None and self._ownership.decoy is None:
             self._timing = timing_results(session, draws.reference, self._request, measured, recorder)
 

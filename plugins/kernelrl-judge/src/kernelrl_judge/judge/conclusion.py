@@ -95,7 +95,7 @@ def conclude(
             not_timed = f"not_recorded: {reported.evidence}"
     seconds = dict(run.seconds)
     if kernels_off is not None:
-        concluded, more = _with_kernels_off(concluded, kernels_off, request, plan.setting)
+        concluded, more = _with_kernels_off(concluded, kernels_off, run.launches, request, plan.setting)
         findings += more
         if kernels_off.run is not None:
             seconds["no_op"] = kernels_off.seconds
@@ -141,12 +141,13 @@ def _concluded(run: RunFacts, request: EvaluationRequest, checked: str) -> _Conc
     if failure is not None and failure.finding is not None:
         return _hacked(failure.finding, ())
     if failure is not None:
+        mismatch = messages.without_cause(failure.mismatch, request.source)
         message = messages.incorrect(
-            failure.mismatch, lacking=failure.lacking, follows_other_parameters=failure.follows_other_parameters
+            mismatch, lacking=failure.lacking, follows_other_parameters=failure.follows_other_parameters
         )
         if run.has_random_reference:
             message = f"{message} {messages.RANDOM_REFERENCE}"
-        return _Conclusion(Outcome.INCORRECT, message, mismatch=failure.mismatch)
+        return _Conclusion(Outcome.INCORRECT, message, mismatch=mismatch)
     findings = run.trials.findings
     if run.stress is not None:
         findings = (*findings, *_stress_findings(run.stress, request.settings))
@@ -277,20 +278,36 @@ def _not_recorded_finding(not_recorded: NotRecorded) -> Finding:
 
 
 def _with_kernels_off(
-    concluded: _Conclusion, kernels_off: KernelsOffFacts, request: EvaluationRequest, setting: Setting
+    concluded: _Conclusion,
+    kernels_off: KernelsOffFacts,
+    launches: tuple[str, ...] | None,
+    request: EvaluationRequest,
+    setting: Setting,
 ) -> tuple[_Conclusion, tuple[Finding, ...]]:
-    """The conclusion after the probe `no_op`, and its findings."""
+    """The conclusion after the probe `no_op`, and its findings.
+
+    Args:
+        launches: the kernels that ran; None where they were not observed.
+    """
+    if kernels_off.not_tried and kernels_off.is_needed:
+        evidence = f"it is not known whether the output needs the kernels: {kernels_off.not_tried}"
+        return concluded, (finding("decoy_kernels", evidence, severity=Severity.SUSPECT),)
     is_right = kernels_off.run is not None and kernels_off.run.is_correct
     if not is_right or kernels_off.needs_no_computation:
         return concluded, ()
-    names = ", ".join(request.kernels[:_MAX_KERNELS]) + (", …" if len(request.kernels) > _MAX_KERNELS else "")
-    evidence = f"the output is right although {names} did nothing but copy"
+    evidence = f"the output is right although {_named(launches or request.kernels)} did nothing but copy"
     other_way = _OTHER_WAYS.search(request.source) if setting.mode == "gpu" else None
     if other_way is not None:
         evidence += f"; kernels may have been launched through {other_way.group()}"
         return concluded, (finding("decoy_kernels", evidence, severity=Severity.SUSPECT),)
     decoy = finding("decoy_kernels", evidence)
     return attrs.evolve(concluded, outcome=Outcome.HACKED, message=messages.hacked(decoy), detail=evidence), (decoy,)
+
+
+def _named(kernels: tuple[str, ...]) -> str:
+    if not kernels:
+        return "its kernels"
+    return ", ".join(kernels[:_MAX_KERNELS]) + (", …" if len(kernels) > _MAX_KERNELS else "")
 
 
 def _facts(
@@ -308,6 +325,7 @@ def _facts(
         builds=run.builds,
         parameters=run.parameters,
         computing_operators=run.computing_operators,
+        launches=run.launches,
         library_symbols=tuple(computing_symbols(run.library_symbols)),
         stress=_stress_text(stress) if stress is not None else "",
         stress_left="; ".join(stress.inapplicable) if stress is not None else "",

@@ -116,9 +116,5 @@ def _kernels_off(request: EvaluationRequest, setting: Setting) -> KernelsOffPlan
     is_cheap = setting.mode == "cpu"
     is_unlisted = setting.mode == "interpreter" and "operators" not in settings.probes
     is_always = is_cheap or is_unlisted or bool(request.suspect_rules)
-    impossible = ""
-    if not request.kernels and request.kernels_complete:
-        impossible = "no kernel was found in the source"
-    elif not setting.backend.disables_kernels:
-        impossible = f"backend {request.backend} cannot disable kernels"
+    impossible = "" if setting.backend.disables_kernels else f"backend {request.backend} cannot disable kernels"
     return KernelsOffPlan(KernelsOff.ALWAYS if is_always else KernelsOff.IF_DOUBTFUL, run_request, impossible)

@@ -30,6 +30,7 @@ __all__ = ["CandidateRecordings", "DeviceNode", "NotRecorded", "ReferenceRecordi
 _ORDER = struct.Struct("<III")
 _REPLY = struct.Struct(f"<i{STAMPS}Q")
 _QUEUE, _RELEASE, _SWITCH, _LEAVE = 1, 2, 3, 4
+_OWN_ON, _GLUE_ON = 1, 2
 _WARM_UPS = 3
 _MAX_REASON_CHARACTERS = 400
 
@@ -194,9 +195,9 @@ class CandidateRecordings:
         stamps = self._order(_RELEASE, graph)
         return _window(stamps, self._counts[graph], self._process.received_at - started)
 
-    def switch(self, graph: int, *, own: bool) -> None:
-        """Turn the candidate's own kernels on or off."""
-        self._order(_SWITCH, graph, int(own))
+    def switch(self, graph: int, *, own: bool, glue: bool) -> None:
+        """Turn the candidate's own kernels, and copies and fills, on or off."""
+        self._order(_SWITCH, graph, _OWN_ON * own | _GLUE_ON * glue)
 
     def output(self, like: Any, call: int) -> Any:
         """A copy of the output of a call in the last replay."""

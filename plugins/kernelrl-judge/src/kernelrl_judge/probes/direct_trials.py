@@ -105,6 +105,11 @@ class DirectTrials:
         """Operators of torch that computed in the calls so far; None where they were not listed."""
         return self._operators.computing
 
+    @property
+    def launches(self) -> tuple[str, ...] | None:
+        """Own kernels that the calls so far launched; None where that is not known."""
+        return self._operators.launches
+
     def construct(self, reference: Reference) -> ParameterMatch:
         """Have the candidate construct its model with the parameters of a reference."""
         return self._session.construct(reference)

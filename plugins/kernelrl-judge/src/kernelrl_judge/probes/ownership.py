@@ -1,4 +1,4 @@
-"""Device time of the candidate's own kernels, from a replay without them.
+"""Device time of the candidate's own kernels and of library kernels, from replays without some of them.
 
 The list of nodes comes from the runner, where native code of a candidate could forge it (`docs/security.md`). It cannot
 forge the output of the replay with its own kernels disabled.
@@ -12,12 +12,12 @@ import attrs
 
 from kernelrl_core.api.evaluators import DeviceKernel, Finding
 from kernelrl_judge.findings import finding
-from kernelrl_judge.limits import LIMITS
-from kernelrl_judge.peer.recordings import CandidateRecordings, DeviceNode
+from kernelrl_judge.peer.recordings import CandidateRecordings, DeviceNode, NotRecorded, ReferenceRecordings
+from kernelrl_judge.replay.capture import Recorder
 from kernelrl_judge.task.comparison import Tolerance, compare_values
 from kernelrl_judge.task.reference import Reference, Trial
 
-__all__ = ["Ownership", "measure_ownership"]
+__all__ = ["Ownership", "WorkTimes", "library_share", "measure_ownership", "own_share"]
 
 _MAX_KERNELS = 16
 _MAX_LIBRARY_KERNELS = 4
@@ -30,10 +30,12 @@ class Ownership:
 
     device_kernels: tuple[DeviceKernel, ...]
     """The most frequent nodes, with launches per call."""
+    launches: tuple[str, ...]
+    """Names of the candidate's own kernels, the first few; empty: none ran."""
     own_kernel_share: float
     """Share of the device time that is saved without the candidate's own kernels."""
     library_kernel_share: float
-    """Share of the device time in library kernels: of the rest, their share of the launches that are not own."""
+    """See `library_share`."""
     library_kernels: tuple[str, ...]
     """Names of library kernels, the first few."""
     computing_operators: tuple[str, ...] | None
@@ -42,47 +44,98 @@ class Ownership:
     """Set if the output is right although no own kernel ran."""
 
 
-def measure_ownership(recordings: CandidateRecordings, reference: Reference, limit: Tolerance) -> Ownership:
+@attrs.frozen
+class WorkTimes:
+    """Device times of one call, in microseconds."""
+
+    whole: float
+    """With all nodes."""
+    without_own: float
+    """Without own kernels: library kernels, copies and fills."""
+    library: float
+    """Without own kernels, copies and fills."""
+    reference: float | None
+    """Of the reference; None if it cannot be recorded."""
+
+
+def own_share(times: WorkTimes) -> float:
+    """Share of the time of a call that is saved without the candidate's own kernels, from 0 to 1."""
+    return min(1.0, max(0.0, 1 - times.without_own / max(times.whole, 1e-9)))
+
+
+def library_share(times: WorkTimes) -> float:
+    """Time of library kernels over the smaller of the times of candidate and reference.
+
+    Copies and fills do not count as time of the candidate, so that they cannot make the share small. Nor can an own
+    kernel that waits: then the time of the reference is the smaller one.
+    """
+    copies = max(0.0, times.without_own - times.library)
+    smaller = times.whole - copies
+    if times.reference is not None:
+        smaller = min(smaller, times.reference)
+    # Without own kernels, nodes of the graph may overlap in another way.
+    return times.library / max(smaller, times.library, 1e-9) if smaller > 0 else 1.0
+
+
+def measure_ownership(
+    recordings: CandidateRecordings, reference: Reference, recorder: Recorder, limit: Tolerance
+) -> Ownership:
     """Replay a recording with and without the candidate's own kernels. These are the last replays of a runner.
 
     Args:
         reference: the reference with the candidate's parameters.
+        recorder: records the reference.
     """
-    n_calls = len(recordings.described)
     nodes = recordings.nodes
-    n_own = _launches(nodes, "own")
-    n_library = _launches(nodes, "library")
-    n_others = n_library + _launches(nodes, "glue")
+    own = tuple(node.name for node in nodes if node.kind == "own")
+    library = tuple(node.name for node in nodes if node.kind == "library")
+    n_calls = len(recordings.described)
     # Different inputs: the outputs of the replay with all kernels are wrong for those without.
     with_own, without_own = reference.trial(0), reference.trial(1)
 
     recordings.write([with_own.inputs] * n_calls, reference.imposed_state)
-    with_us = _fastest_us(recordings)
-    recordings.switch(0, own=False)
+    whole_us = _fastest_us(recordings)
+    library_us = 0.0
+    if library:
+        recordings.switch(0, own=False, glue=False)
+        library_us = _fastest_us(recordings)
+    recordings.switch(0, own=False, glue=True)
     recordings.write([without_own.inputs] * n_calls, reference.imposed_state)
     without_us = _fastest_us(recordings)
+    decoy = _decoy(recordings, without_own, own, limit) if own else None
 
-    own_share = min(1.0, max(0.0, 1 - without_us / max(with_us, 1e-9))) if n_own else 0.0
-    library_share = (1 - own_share) * n_library / n_others if n_others else 0.0
-    library = tuple(node.name for node in nodes if node.kind == "library")
-    is_computing = library_share > LIMITS.library_time_share
+    reference_us = _reference_us(recorder, reference, with_own) if library else None
+    times = WorkTimes(whole_us, without_us, library_us, reference_us)
+    share = library_share(times) if library else 0.0
+    is_computing = bool(library) and share > reference.settings.library_share
     return Ownership(
         device_kernels=_most_frequent(nodes, n_calls),
-        own_kernel_share=own_share,
-        library_kernel_share=library_share,
+        launches=own[:_MAX_KERNELS],
+        own_kernel_share=own_share(times) if own else 0.0,
+        library_kernel_share=share,
         library_kernels=library[:_MAX_LIBRARY_KERNELS],
         computing_operators=library[:_MAX_KERNELS] if is_computing else None,
-        decoy=_decoy(recordings, without_own, limit) if n_own else None,
+        decoy=decoy,
     )
 
 
-def _launches(nodes: Sequence[DeviceNode], kind: str) -> int:
-    return sum(node.launches for node in nodes if node.kind == kind)
-
-
 def _fastest_us(recordings: CandidateRecordings) -> float:
-    """Shortest device time of a few replays: others may use the device as well."""
-    return min(recordings.run().calls_us for _ in range(_REPLAYS))
+    """Shortest device time of one call in a few replays: others may use the device as well."""
+    windows = [recordings.run() for _ in range(_REPLAYS)]
+    return min(window.calls_us / window.calls for window in windows)
+
+
+def _reference_us(recorder: Recorder, reference: Reference, trial: Trial) -> float | None:
+    """Shortest device time of one call of the reference in a few replays."""
+    try:
+        recordings = ReferenceRecordings(recorder, reference, [trial.inputs], [1])
+    except NotRecorded:
+        return None
+    try:
+        recordings.write([trial.inputs])
+        return min(recordings.run().calls_us for _ in range(_REPLAYS))
+    finally:
+        recordings.close()
 
 
 def _most_frequent(nodes: Sequence[DeviceNode], n_calls: int) -> tuple[DeviceKernel, ...]:
@@ -92,12 +145,11 @@ def _most_frequent(nodes: Sequence[DeviceNode], n_calls: int) -> tuple[DeviceKer
     )
 
 
-def _decoy(recordings: CandidateRecordings, trial: Trial, limit: Tolerance) -> Finding | None:
+def _decoy(recordings: CandidateRecordings, trial: Trial, own: Sequence[str], limit: Tolerance) -> Finding | None:
     """A finding if the last replay, without own kernels, gave the right output of a trial."""
     actual = recordings.output(trial.expected, 0)
     is_right = compare_values(trial.expected, actual, limit) is None
     if not is_right or trial.needs_no_computation:
         return None
-    own = [node.name for node in recordings.nodes if node.kind == "own"]
     evidence = f"the output is right although {', '.join(own[:4])} did not run"
     return finding("decoy_kernels", evidence)

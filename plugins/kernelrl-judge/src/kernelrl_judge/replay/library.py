@@ -149,6 +149,8 @@ class _NativeRecording(ctypes.Structure):
         ("stamps", ctypes.c_void_p),
         ("own", ctypes.POINTER(ctypes.c_uint32)),
         ("n_own", ctypes.c_size_t),
+        ("glue", ctypes.POINTER(ctypes.c_uint32)),
+        ("n_glue", ctypes.c_size_t),
     )
 
 
@@ -163,7 +165,9 @@ class Recording:
     stamps_at: int
     """Address of `STAMPS` numbers of 64 bits, which every replay writes."""
     own: tuple[int, ...] = ()
-    """Numbers of the nodes that the judge can disable."""
+    """Numbers of the candidate's own kernels, which the judge can disable."""
+    glue: tuple[int, ...] = ()
+    """Numbers of copies and fills, which the judge can disable as well."""
 
 
 class Library:
@@ -289,13 +293,16 @@ class Library:
         arrays: list[Any] = []
         native_recordings = (_NativeRecording * len(recordings))()
         for native, recording in zip(native_recordings, recordings, strict=True):
-            own_numbers = (ctypes.c_uint32 * max(1, len(recording.own)))(*recording.own)
-            arrays.append(own_numbers)
+            own_numbers = _numbers(recording.own)
+            glue_numbers = _numbers(recording.glue)
+            arrays += [own_numbers, glue_numbers]
             native.graph = recording.graph
             native.ready = recording.ready
             native.stamps = recording.stamps_at
             native.own = ctypes.cast(own_numbers, ctypes.POINTER(ctypes.c_uint32))
             native.n_own = len(recording.own)
+            native.glue = ctypes.cast(glue_numbers, ctypes.POINTER(ctypes.c_uint32))
+            native.n_glue = len(recording.glue)
         order_kind, reply_kind = kinds
         status = self._functions.krl_serve(
             descriptor,
@@ -312,6 +319,11 @@ class Library:
         code = getattr(self._functions, name)(*arguments)
         if code:
             raise DriverError(name, code)
+
+
+def _numbers(values: Sequence[int]) -> Any:
+    """An array of C, never empty."""
+    return (ctypes.c_uint32 * max(1, len(values)))(*values)
 
 
 def stamps_at(address: int) -> Stamps:

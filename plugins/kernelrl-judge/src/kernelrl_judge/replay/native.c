@@ -342,7 +342,12 @@ typedef struct {
   uint64_t *stamps;
   const uint32_t *own;
   size_t n_own;
+  const uint32_t *glue;
+  size_t n_glue;
 } Recording;
+
+/* Bits of the value of an order SWITCH: the kinds of nodes that are enabled. */
+enum { OWN_ON = 1, GLUE_ON = 2 };
 
 static int whole(int fd, void *data, size_t bytes, int writing) {
   for (char *at = data; bytes;) {
@@ -371,7 +376,8 @@ int krl_serve(int fd, int order_kind, int reply_kind, Handle stream, uint32_t *g
       reply.code = krl_release(one->graph, one->ready, stream, gate, number);
       memcpy(reply.stamps, one->stamps, sizeof reply.stamps);
     } else if (order.action == SWITCH) {
-      reply.code = krl_switch(one->graph, one->ready, one->own, one->n_own, order.value);
+      reply.code = krl_switch(one->graph, one->ready, one->own, one->n_own, !!(order.value & OWN_ON));
+      if (!reply.code) reply.code = krl_switch(one->graph, one->ready, one->glue, one->n_glue, !!(order.value & GLUE_ON));
     } else if (order.action != LEAVE) {
       return -1;
     }

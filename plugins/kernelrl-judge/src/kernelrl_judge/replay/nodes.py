@@ -12,10 +12,12 @@ from collections.abc import Sequence
 
 from kernelrl_judge.replay.library import Node
 
-__all__ = ["ALLOWED", "kind_of", "kinds", "own_numbers", "refused"]
+__all__ = ["ALLOWED", "glue_numbers", "kind_of", "kinds", "own_numbers", "refused"]
 
 ALLOWED = frozenset({"kernel", "memcpy", "memset", "event wait", "event record", "alloc", "free", "empty", "child"})
 """Types of nodes that can be replayed on new inputs."""
+_DISABLED = frozenset({"kernel", "memcpy", "memset"})
+"""Types of nodes that the driver can disable."""
 _LIBRARY_FILE = re.compile(
     r"/lib(?:torch|c10|cudart|cublas|cudnn|cufft|cusparse|cusolver|curand|nccl|nvrtc|nvJitLink|caffe2)[^/]*\.so[^/]*$"
 )
@@ -74,6 +76,20 @@ def own_numbers(nodes: Sequence[Node], first: int) -> tuple[int, ...]:
         first: number of the first of `nodes`.
     """
     return tuple(first + place for place, node in enumerate(nodes) if kind_of(node) == "own")
+
+
+def glue_numbers(nodes: Sequence[Node], first: int, given: Sequence[tuple[int, int]]) -> tuple[int, ...]:
+    """Numbers of copies, fills, and library kernels that finish the work of own kernels, in their graph.
+
+    Args:
+        first: number of the first of `nodes`.
+        given: as for `kinds`.
+    """
+    return tuple(
+        first + place
+        for place, (node, kind) in enumerate(zip(nodes, kinds(nodes, given), strict=True))
+        if kind == "glue" and node.type in _DISABLED
+    )
 
 
 def refused(nodes: Sequence[Node]) -> str:

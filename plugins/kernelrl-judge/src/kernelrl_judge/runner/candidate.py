@@ -77,6 +77,10 @@ class Candidate:
             self._replace_load_inline(idle=order.disabled and self.mode == "cpu")
         if self.mode == "cpu":
             fill_fresh_memory(_FRESH_BYTE)
+        if self.mode == "gpu":
+            from kernelrl_judge.runner import own_graphs
+
+            own_graphs.install()
         if order.disabled:
             self._disable_kernels()
         self._module_class = self.channel.attempt(Phase.LOAD, lambda: self._backend.load(self._path, options))

@@ -119,14 +119,15 @@ class CandidateRecorder:
             facts = {"not_recorded": _reason(error), "line": line, "memory": lacks_memory(str(error))}
             self._channel.reply(FrameKind.RECORDED, encode_tree(facts))
             return
+        ranges_of_inputs = self._ranges_of_inputs(preparation.slots)
         facts = {
             "outputs": [output_trees[number] for number in sorted(output_trees)],
-            "nodes": _launches(self._recordings[-1], self._ranges_of_inputs(preparation.slots)),
+            "nodes": _launches(self._recordings[-1], ranges_of_inputs),
             "state": preparation.state_names,
         }
         body = self._channel.attempt(Phase.EXPORT, lambda: encode_tree(facts))
         self._channel.reply(FrameKind.RECORDED, body)
-        self._serve(recorder)
+        self._serve(recorder, ranges_of_inputs)
 
     def _prepare(self, order: RecordOrder, recorder: Recorder) -> _Preparation:
         candidate = self._candidate
@@ -214,9 +215,13 @@ class CandidateRecorder:
         own_tensors = named_tensors(self._candidate.model).values()
         return [storage_range(tensor) for tensor in (*tensors(slots), *own_tensors)]
 
-    def _serve(self, recorder: Recorder) -> None:
+    def _serve(self, recorder: Recorder, ranges_of_inputs: list[tuple[int, int]]) -> None:
         recordings = [
-            attrs.evolve(captured.recording, own=nodes.own_numbers(captured.nodes, captured.first))
+            attrs.evolve(
+                captured.recording,
+                own=nodes.own_numbers(captured.nodes, captured.first),
+                glue=nodes.glue_numbers(captured.nodes, captured.first, ranges_of_inputs),
+            )
             for captured in self._recordings
         ]
         kinds = (int(FrameKind.REPLAY), int(FrameKind.REPLAYED))

@@ -38,13 +38,13 @@ class ComparedCalls:
         if order.poison is not None:
             self._poison(order.poison, order.poisoned_bytes)
         candidate.impose(order.state)
-        operators: list[list[Any]] = []
+        executed: Any = None
         with self._order_of_work(changes=order.changes_order):
             if order.lists_operators:
                 # On a GPU only these calls need the module.
                 from kernelrl_judge.runner.operators import listed
 
-                output, operators = attempt(
+                output, executed = attempt(
                     Phase.FORWARD,
                     lambda: listed(lambda: candidate.forward(arguments), candidate.state.given_tensors()),
                 )
@@ -57,7 +57,8 @@ class ComparedCalls:
         self._kept_arguments = arguments if order.keeps_arguments else None
         self._channel.reply(FrameKind.RESULT, body)
         if order.lists_operators:
-            self._channel.reply(FrameKind.FACTS, encode_tree(operators))
+            facts = {"operators": executed.operators, "launches": executed.launches}
+            self._channel.reply(FrameKind.FACTS, encode_tree(facts))
 
     def _order_of_work(self, *, changes: bool) -> contextlib.AbstractContextManager[None]:
         """A context in which threads and programs work in the usual order, or in another one."""

@@ -17,7 +17,9 @@ import torch
 
 from kernelrl_judge.protocol.trees import tensors
 
-__all__ = ["disable_runtime_compilers", "disable_triton", "idle_module", "poison_memory"]
+__all__ = ["disable_runtime_compilers", "disable_triton", "idle_module", "idle_operators", "poison_memory"]
+
+_TORCH_NAMESPACES = frozenset({"aten", "prim", "prims", "inductor", "quantized", "mkl", "mkldnn", "profiler"})
 
 
 def poison_memory() -> None:
@@ -54,6 +56,22 @@ def disable_runtime_compilers() -> None:
             setattr(cupy, name, _Idle)
 
 
+def idle_operators() -> None:
+    """Have operators that no loaded library registers only copy: those of extensions that are not loaded."""
+    namespaces: Any = torch._ops._OpNamespace
+    original = namespaces.__getattr__
+
+    def attribute(self: Any, name: str) -> Any:
+        try:
+            return original(self, name)
+        except AttributeError:
+            if name.startswith("__") or str(self.name) in _TORCH_NAMESPACES:
+                raise
+            return _IdleOperator()
+
+    namespaces.__getattr__ = attribute
+
+
 def idle_module(name: str) -> types.ModuleType:
     """A module in place of an extension: each of its attributes is a function that only copies.
 
@@ -61,18 +79,19 @@ def idle_module(name: str) -> types.ModuleType:
     """
     idle = types.ModuleType(name)
 
-    def function(*arguments: Any, **named: Any) -> Any:
-        first = next(iter(tensors((arguments, named))), None)
-        has_filled = _only_copy(*arguments, **named)
-        return None if has_filled or first is None else first.clone()
-
     def attribute(name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return function
+        return _copy_of_first
 
     idle.__dict__["__getattr__"] = attribute
     return idle
+
+
+def _copy_of_first(*arguments: Any, **named: Any) -> Any:
+    first = next(iter(tensors((arguments, named))), None)
+    has_filled = _only_copy(*arguments, **named)
+    return None if has_filled or first is None else first.clone()
 
 
 def _run(self: Any, *arguments: Any, **named: Any) -> None:
@@ -114,6 +133,18 @@ class _Idle:
         _only_copy(*arguments, **named)
 
     def __getattr__(self, name: str) -> _Idle:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self
+
+
+class _IdleOperator:
+    """An operator of an extension that is not loaded. Its overloads are the object itself."""
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        return _copy_of_first(*arguments, **named)
+
+    def __getattr__(self, name: str) -> _IdleOperator:
         if name.startswith("__"):
             raise AttributeError(name)
         return self

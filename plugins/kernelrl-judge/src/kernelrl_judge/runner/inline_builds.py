@@ -18,7 +18,7 @@ from kernelrl_build import inline, loading
 from kernelrl_build.errors import BuildError
 from kernelrl_judge.protocol.frames import Frame, FrameKind, receive, send
 from kernelrl_judge.runner.denied_tools import deny_tools
-from kernelrl_judge.runner.disabling import idle_module
+from kernelrl_judge.runner.disabling import idle_module, idle_operators
 from kernelrl_judge.runner.judge_channel import JUDGE_CLOSED
 
 __all__ = ["install"]
@@ -35,6 +35,8 @@ def install(stream: socket.socket, *, idle: bool = False) -> None:
     """
     import torch.utils.cpp_extension as extensions
 
+    if idle:
+        idle_operators()
     builds = _InlineBuilds(stream, idle)
     extensions.load_inline = builds.load_inline
     extensions.load = _refuse

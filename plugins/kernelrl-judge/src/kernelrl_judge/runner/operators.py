@@ -1,6 +1,6 @@
-"""The operators of torch that a call executes.
+"""The operators of torch that a call executes, and the own kernels that it launches.
 
-The list is made inside the runner and is evidence only; the judge decides with `kernelrl_judge.probes.computing`.
+Both lists are made inside the runner and are evidence only; the judge decides with `kernelrl_judge.probes.computing`.
 Operators on parameters alone prepare them and are omitted. Operators in threads that started before the call are not
 listed. Functions that an extension imports are listed by `kernelrl_build.imports`.
 """
@@ -15,22 +15,25 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import attrs
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from kernelrl_judge.protocol.operator_names import OF_KERNELS, arranges
 from kernelrl_judge.protocol.trees import tensors
+from kernelrl_judge.runner.launches import OwnCalls, observed
 
-__all__ = ["listed"]
+__all__ = ["Listed", "Listing", "current", "listed"]
 
 _TORCH_NAMESPACES = frozenset(
     {"aten", "prim", "prims", "inductor", "quantized", "mkl", "mkldnn", "onednn", "fbgemm", "sparse"}
 )
 """Namespaces of operators that come with torch."""
 _ALLOCATING = re.compile(r"aten::(new_)?(empty|zeros|full)\w*|aten::(zero|fill)_")
-_ADDING = frozenset({"aten::sum", "aten::mean"})
-_OF_KERNELS = " of what kernels wrote"
-"""Suffix of the name of a sum of memory that the call allocated and that no operator of torch wrote."""
+_FINISHING = frozenset({"aten::sum", "aten::mean", "aten::tril", "aten::tril_", "aten::triu", "aten::triu_"})
+"""Operators that may finish memory which the call allocated and no operator of torch wrote: results of kernels."""
 _BACKENDS = {
     "cpu": torch._C.DispatchKeySet(torch._C.DispatchKey.CPU),
     "cuda": torch._C.DispatchKeySet(torch._C.DispatchKey.CUDA),
@@ -54,22 +57,47 @@ _LEAVING = frozenset(
 _INTERPRETER = f"{os.sep}triton{os.sep}runtime{os.sep}"
 
 
+@attrs.frozen
+class Listed:
+    """What a call executed."""
+
+    operators: list[list[Any]]
+    """For each operator of torch, and for each method that passes elements to code outside of torch: its name, the
+    bytes of the tensors that it took, of those that it returned, and of those of them that own code could read or that
+    the call returned."""
+    launches: list[str]
+    """Names of the kernels of the candidate that were launched, and of functions of its extensions."""
+
+
+@attrs.frozen
+class _Made:
+    """Memory that an operator of torch wrote."""
+
+    name: str
+    size: int
+    storage: StorageWeakRef
+
+
 class _Operators(TorchDispatchMode):
-    """Counts the elements of the tensors that each operator takes and returns.
+    """Counts the bytes of the tensors that each operator takes and returns.
 
     Args:
         parameters: tensors of the candidate's model. Operators on these alone are not counted.
+        own: the launches of the call.
     """
 
     supports_higher_order_operators = True
 
-    def __init__(self, parameters: list[Any]) -> None:
+    def __init__(self, parameters: list[Any], own: OwnCalls) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.found: dict[str, list[int]] = {}
-        """Name of the operator -> elements taken, elements returned."""
+        """Name of the operator -> bytes taken, returned, kept."""
+        self._own = own
         self._prepared = _places(parameters)
         self._of_kernels: set[int] = set()
         """Addresses of memory that was allocated in the call and that no operator of torch wrote."""
+        self._made: dict[int, _Made] = {}
+        """Address of memory that operators of torch wrote, and that does not count as kept so far."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -81,12 +109,15 @@ class _Operators(TorchDispatchMode):
         if isinstance(func, torch._ops.OpOverload) and func.namespace not in _TORCH_NAMESPACES:
             # An operator of the candidate consists of operators of torch and of launches.
             keys = _BACKENDS["cuda" if any(tensor.is_cuda for tensor in given) else "cpu"]
-            with self:
+            with self, self._own.operator(func):
                 return func.redispatch(keys, *args, **(kwargs or {}))
         places = _places(given)
-        taken = _elements(given)
+        taken = _bytes(given)
         returned = func(*args, **(kwargs or {}))
         results = tensors(returned)
+        if any(tensor.is_cuda for tensor in given) and (held := [tensor for tensor in results if tensor.is_cpu]):
+            # On the host, code outside of torch can read the elements in many ways.
+            self.add("torch.Tensor.cpu", _bytes(held), 0)
         if places and places <= self._prepared:
             self._prepared |= _places(results)
         elif isinstance(func, torch._ops.OpOverload):
@@ -95,9 +126,11 @@ class _Operators(TorchDispatchMode):
 
     def _count(self, func: torch._ops.OpOverload[..., Any], places: set[int], taken: int, results: list[Any]) -> None:
         name = func._schema.name
-        adds_results_of_kernels = name in _ADDING and bool(places) and places <= self._of_kernels
-        self.add(name + _OF_KERNELS if adds_results_of_kernels else name, taken, _elements(results))
+        finishes_results_of_kernels = name in _FINISHING and bool(places) and places <= self._of_kernels
+        counted_name = name + OF_KERNELS if finishes_results_of_kernels else name
+        self.add(counted_name, taken, _bytes(results))
         new_places = _places(results) - places
+        self._follow(counted_name, func, places, results)
         if _ALLOCATING.fullmatch(name):
             self._of_kernels |= new_places
         else:
@@ -105,10 +138,37 @@ class _Operators(TorchDispatchMode):
             if func._schema.is_mutable:
                 self._of_kernels -= places
 
+    def _follow(self, name: str, func: Any, places: set[int], results: list[Any]) -> None:
+        """Remember whose result is in the memory of results. A copy of a result is a result of the same operator."""
+        if arranges(name):
+            known = [self._made[place] for place in places if place in self._made]
+            name = next((made.name for made in known if not made.storage.expired()), "")
+        for tensor in results:
+            place = _place(tensor)
+            if not place or (place in places and not func._schema.is_mutable):
+                continue
+            self._made.pop(place, None)
+            if not name:
+                continue
+            with torch._C.DisableTorchFunction():
+                storage = StorageWeakRef(tensor.untyped_storage())
+            self._made[place] = _Made(name, tensor.numel() * tensor.element_size(), storage)
+        if self._own.depth:
+            # What a function of an extension does with memory cannot be observed.
+            self.keep()
+
+    def keep(self) -> None:
+        """Count memory that still exists as kept: own code, or the caller, may read it from now on."""
+        for made in self._made.values():
+            if not made.storage.expired():
+                self.found[made.name][2] += made.size
+        self._made.clear()
+
     def add(self, name: str, taken: int, returned: int) -> None:
-        """Add numbers of elements to those of a name."""
-        taken_before, returned_before = self.found.get(name, (0, 0))
-        self.found[name] = [taken_before + taken, returned_before + returned]
+        """Add numbers of bytes to those of a name."""
+        counts = self.found.setdefault(name, [0, 0, 0])
+        counts[0] += taken
+        counts[1] += returned
 
 
 class _Leaving(TorchFunctionMode):
@@ -124,24 +184,66 @@ class _Leaving(TorchFunctionMode):
             tensor = args[0]
             leaves_torch = name == "tolist" or tensor.device.type == "cpu"
             if leaves_torch and _INTERPRETER not in sys._getframe(1).f_code.co_filename:
-                self._add(f"torch.Tensor.{name}", tensor.numel(), 0)
+                self._add(f"torch.Tensor.{name}", tensor.numel() * tensor.element_size(), 0)
         return func(*args, **(kwargs or {}))
 
 
-def listed(call: Callable[[], Any], parameters: list[Any]) -> tuple[Any, list[list[Any]]]:
-    """Make a call and list its operators.
+class Listing:
+    """Operators and launches that are executed while it is active.
 
     Args:
         parameters: tensors of the candidate's model.
-
-    Returns:
-        The result of the call. For each operator of torch, and for each method that passes elements to code outside of
-        torch: its name, the number of elements of all tensors that it took, and of those that it returned.
     """
-    operators = _Operators(parameters)
-    with _everywhere(operators, _Leaving(operators.add)):
-        result = call()
-    return result, [[name, *counts] for name, counts in operators.found.items()]
+
+    def __init__(self, parameters: list[Any]) -> None:
+        self._own = OwnCalls()
+        self._operators = _Operators(parameters, self._own)
+        self._own.before = self._operators.keep
+
+    @contextlib.contextmanager
+    def active(self) -> Iterator[None]:
+        """List all that is executed within the context."""
+        with _everywhere(self._operators, _Leaving(self._operators.add)), observed(self._own):
+            yield
+
+    def finish(self) -> None:
+        """Count the memory that exists now as kept."""
+        self._operators.keep()
+
+    def add_all(self, other: Listing) -> None:
+        """Add what another list has, as executed again."""
+        for name, (taken, returned, kept) in other._operators.found.items():
+            self._operators.add(name, taken, returned)
+            self._operators.found[name][2] += kept
+        for name in other._own.names:
+            self._own.launch(name)
+
+    def result(self) -> Listed:
+        """The operators and launches so far."""
+        rows = [[name, *counts] for name, counts in self._operators.found.items()]
+        return Listed(rows, sorted(self._own.names))
+
+
+current: Listing | None = None
+"""List of the call that is made now; None where it is not listed."""
+
+
+def listed(call: Callable[[], Any], parameters: list[Any]) -> tuple[Any, Listed]:
+    """Make a call and list its operators and launches; returns its result, too.
+
+    Args:
+        parameters: tensors of the candidate's model.
+    """
+    global current
+    listing = current = Listing(parameters)
+    try:
+        with listing.active():
+            result = call()
+    finally:
+        current = None
+    # The result of the call still exists.
+    listing.finish()
+    return result, listing.result()
 
 
 @contextlib.contextmanager
@@ -161,8 +263,8 @@ def _everywhere(operators: _Operators, leaving: _Leaving) -> Iterator[None]:
         threading.Thread.run = original_run  # type: ignore[method-assign]
 
 
-def _elements(values: list[Any]) -> int:
-    return sum(tensor.numel() for tensor in values)
+def _bytes(values: list[Any]) -> int:
+    return sum(tensor.numel() * tensor.element_size() for tensor in values)
 
 
 def _places(values: list[Any]) -> set[int]:
