@@ -40,8 +40,7 @@ class SourceRules(Checker):
         """Findings on the source; with an evaluation, those on what its calls launched, and of the rule on CPUs."""
         if evaluation is not None:
             found = (*breaches_of_calls(candidate, evaluation), *cpu_breaches(candidate, evaluation))
-            return self._findings(found, candidate.source.split("
-"))
+            return self._findings(found, candidate.source.split("\n"))
         return self._findings(_breaches(candidate), candidate.source.split("\n"))
 
     def _findings(self, breaches: Iterable[Breach], lines: Sequence[str]) -> Sequence[Finding]:
