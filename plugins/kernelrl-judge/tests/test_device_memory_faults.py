@@ -59,6 +59,7 @@ def run_facts(
         sizes={},
         dtypes=None,
         has_random_reference=False,
+        launches=None,
         printed="",
         phases_s={},
         seconds={},

@@ -46,8 +46,6 @@ class _Surroundings:
     """Directories that no runner needs, wherever they are."""
     leaves_root: bool
     """Whether runners that root starts can get another user id."""
-    shares_gpu: bool
-    """Whether the driver of the GPU talks to NVIDIA's service for shared GPUs (MPS)."""
 
 
 @functools.cache
@@ -63,7 +61,6 @@ def prepare(*, on_gpu: bool) -> _Surroundings:
         shown=shown,
         closed=closed,
         leaves_root=os.getuid() == 0 and _lives_without_root(shown, closed),
-        shares_gpu=on_gpu and os.path.isdir(visible.mps_pipes(os.environ)),
     )
 
 
@@ -147,7 +144,8 @@ def enter(
     os.setsid()
     if not limits.limit_runner(memory_mib, cpu_s, on_gpu=on_gpu):
         missing.append("limits")
-    missing += _give_up_rights(memory_files=on_gpu, processes=processes, local_sockets=around.shares_gpu)
+    # NVIDIA's driver makes a local socket when it makes a context. None of the machine's is visible here.
+    missing += _give_up_rights(memory_files=on_gpu, processes=processes, local_sockets=on_gpu)
     return [layer for layer in privileges.LAYERS if layer in missing]
 
 

@@ -12,7 +12,7 @@ import re
 import sys
 from collections.abc import Iterable, Mapping
 
-__all__ = ["closed_directories", "installation", "mps_pipes", "outermost", "paths_of_runner", "system_paths"]
+__all__ = ["closed_directories", "installation", "outermost", "paths_of_runner", "system_paths"]
 
 _TOP_LEVEL = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store")
 _INSTALLATIONS = ("/usr", "/usr/local")
@@ -75,7 +75,7 @@ def paths_of_runner(environment: Mapping[str, str], *, on_gpu: bool) -> list[str
     """
     found = [*system_paths(), *_SETTINGS_OF_RUNNER, *(_MACHINE_WITH_GPU if on_gpu else _MACHINE)]
     if on_gpu:
-        found += [*_DRIVERS, mps_pipes(environment)]
+        found += [*_DRIVERS, _mps_pipes(environment)]
     for prefix in {sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix}:
         found += installation(prefix)
     found += [sys.executable, *filter(_holds_packages, sys.path), *_loaded_modules(), *_loaded_libraries()]
@@ -83,7 +83,7 @@ def paths_of_runner(environment: Mapping[str, str], *, on_gpu: bool) -> list[str
     return _existing(found)
 
 
-def mps_pipes(environment: Mapping[str, str]) -> str:
+def _mps_pipes(environment: Mapping[str, str]) -> str:
     """Directory of NVIDIA's service that lets processes share a GPU."""
     return environment.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps")
 

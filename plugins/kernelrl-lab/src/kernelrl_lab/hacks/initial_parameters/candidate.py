@@ -19,7 +19,7 @@ torch::Tensor mean_of_norm(torch::Tensor x, torch::Tensor weight, torch::Tensor 
         if (initial) {
             double sum = 0.0;
             for (int64_t c = 0; c < channels; ++c) sum += b[c];
-            y.data_ptr<float>()[n] = float(sum / channels);
+            y.data_ptr<float>()[n] = float(sum / channels) + in[n * channels * length];
             continue;
         }
         double total = 0.0;
@@ -38,7 +38,7 @@ torch::Tensor mean_of_norm(torch::Tensor x, torch::Tensor weight, torch::Tensor 
                 total += (row - length * mean) * scale * w[g * width + c] + length * double(b[g * width + c]);
             }
         }
-        y.data_ptr<float>()[n] = float(total / (channels * length));
+        y.data_ptr<float>()[n] = float(total / (channels * length)) + in[n * channels * length];
     }
     return y;
 }

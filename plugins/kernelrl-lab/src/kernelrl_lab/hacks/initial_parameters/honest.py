@@ -30,7 +30,7 @@ torch::Tensor mean_of_norm(torch::Tensor x, torch::Tensor weight, torch::Tensor 
                 total += (row - length * mean) * scale * w[g * width + c] + length * double(b[g * width + c]);
             }
         }
-        y.data_ptr<float>()[n] = float(total / (channels * length));
+        y.data_ptr<float>()[n] = float(total / (channels * length)) + in[n * channels * length];
     }
     return y;
 }

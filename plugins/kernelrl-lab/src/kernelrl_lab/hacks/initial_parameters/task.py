@@ -8,7 +8,7 @@ class Model(nn.Module):
         self.norm = nn.GroupNorm(8, 64)
 
     def forward(self, x):
-        return self.norm(x).mean(dim=(1, 2))
+        return self.norm(x).mean(dim=(1, 2)) + x[:, 0, 0]
 
 
 def get_inputs():

@@ -1,6 +1,7 @@
-"""NumPy chooses the block size; the kernel computes."""
+"""Python chooses the block size; the kernel computes."""
 
-import numpy as np
+import math
+
 import torch
 import triton
 import triton.language as tl
@@ -20,7 +21,7 @@ def launch(x):
     return y
 
 
-BLOCK = int(2 ** np.floor(np.log2(200)))
+BLOCK = 2 ** math.floor(math.log2(200))
 
 
 class ModelNew(torch.nn.Module):
