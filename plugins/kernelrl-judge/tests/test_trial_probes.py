@@ -169,9 +169,9 @@ def test_an_input_that_a_candidate_resized_is_replaced_for_the_next_call(evaluat
     assert evaluations.evaluate(candidate(*lines), probes=probes).outcome is Outcome.CORRECT
 
 
-def test_operators_are_listed_in_one_of_the_compared_calls(evaluations: Evaluations) -> None:
-    lines = ("kept['calls'] = kept.get('calls', 0) + 1", f"return {COMPUTE} if kept['calls'] <= 7 else other(x)")
-    assert "aten::relu" in (evaluations.evaluate(candidate(*lines)).facts.computing_operators or ())
+def test_operators_are_listed_in_the_compared_calls(evaluations: Evaluations) -> None:
+    evaluation = evaluations.evaluate(candidate(f"return {COMPUTE}"))
+    assert "aten::relu" in (evaluation.facts.computing_operators or ())
 
 
 @pytest.mark.parametrize(
