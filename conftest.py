@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from kernelrl_core.interfaces.requirements import gpu_vendors
+from kernelrl_core.api.config import gpu_vendors
 
 sys.path.append(str(Path(__file__).parent / "tests/servers"))
 
 from kernelrl_command_server import CommandServer
 
-pytest_plugins = ["kernelrl_core.testing.fixtures"]
+pytest_plugins = ["kernelrl_testing.fixtures"]
 
 # The duration of a test depends on the machine and its load; it is no property of the code. With fixed examples, a
 # commit passes or fails everywhere alike; `--hypothesis-profile=explore` draws new ones.

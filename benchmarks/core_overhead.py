@@ -45,8 +45,6 @@ from kernelrl_core.plugins.registry import registry
 from kernelrl_core.recipe.evaluation_spec import spec_of
 from kernelrl_core.rollout.session import Session
 from kernelrl_core.runs.directory import RunDir
-from kernelrl_core.testing.fakes import FakePolicy
-from kernelrl_core.testing.training import train_session
 from kernelrl_core.types import (
     BuildStatus,
     Evaluation,
@@ -57,6 +55,8 @@ from kernelrl_core.types import (
     Reply,
 )
 from kernelrl_core.types.training import Loss, LossSample, SamplingSettings, Update
+from kernelrl_testing.fakes import FakePolicy
+from kernelrl_testing.training import train_session
 
 RUNS = ((10_000, 1000), (10_000, 4096), (10_000, 16_384))
 """Number of samples and tokens per reply; each pair is measured in a separate process."""
@@ -181,7 +181,7 @@ async def play(samples: int, reply_tokens: int, folder: Path) -> dict[str, Any]:
     policy, meter = Policy(kernel, reply_tokens), Meter()
     run = RunDir.create(folder / "run", {}, {})
     try:
-        await train_session(run, Session(recipe, environment, policy), grpo, meter)
+        await train_session(run, Session(environment, policy), grpo, meter)
     finally:
         await environment.aclose()
     (begin_cpu, begin_mib, begin_highest, _), (end_cpu, end_mib, *_) = meter.steps[1], meter.steps[-1]

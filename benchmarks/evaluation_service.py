@@ -16,8 +16,8 @@ from provenance import provenance
 
 from kernelrl_core.environment.evaluation_service import EvaluationService
 from kernelrl_core.interfaces.evaluators import Evaluator
-from kernelrl_core.testing.values import make_request
 from kernelrl_core.types import Evaluation, EvaluationRequest, Outcome
+from kernelrl_testing.values import make_request
 
 
 class Sleeper(Evaluator):

@@ -38,11 +38,11 @@ import attrs
 from provenance import provenance
 
 from kernelrl_core.api.components import Use, registry
-from kernelrl_core.testing.values import make_request
 from kernelrl_core.types import Evaluation, EvaluationRequest, EvaluationSettings, Outcome
 from kernelrl_core.types.numbers import PositiveInt
 from kernelrl_plugin_local.config import LocalConfig
 from kernelrl_plugin_local.evaluator import LocalEvaluator
+from kernelrl_testing.values import make_request
 
 JUDGE_PROGRAM = ("-m", "kernelrl_judge.judge.main")
 TRACED_JUDGE = Path(__file__).with_name("traced_judge.py")

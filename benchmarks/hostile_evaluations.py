@@ -33,10 +33,10 @@ import psutil
 from corpora.hostile_kernels import MARK, Kernel, honest, hostile
 from provenance import machine
 
-from kernelrl_core.testing.values import make_request
 from kernelrl_core.types import EvaluationRequest, EvaluationSettings
 from kernelrl_plugin_local.config import LocalConfig
 from kernelrl_plugin_local.evaluator import LocalEvaluator
+from kernelrl_testing.values import make_request
 
 RESULTS = Path(__file__).parent / "results"
 BLOCK = {"cpu": 50, "cuda": 60}

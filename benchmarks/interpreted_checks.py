@@ -26,13 +26,13 @@ from typing import Any
 import psutil
 from provenance import provenance
 
-from kernelrl_core.testing.values import make_request
 from kernelrl_core.types import EvaluationRequest, Outcome
 from kernelrl_plugin_local.config import LocalConfig
 from kernelrl_plugin_local.evaluator import LocalEvaluator
 from kernelrl_plugin_starter.config import StarterOptions
 from kernelrl_plugin_starter.source import StarterTasks
 from kernelrl_plugin_triton.kernels import find_kernels
+from kernelrl_testing.values import make_request
 
 
 def tree() -> dict[str, float]:

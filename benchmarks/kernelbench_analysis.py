@@ -35,9 +35,9 @@ from kernelrl_core.plugins.registry import registry
 from kernelrl_core.recipe.schema import EvalSettings
 from kernelrl_core.recipe.structure import component_block
 from kernelrl_core.runs.rows import sample_row
-from kernelrl_core.testing.values import make_evaluation, make_runtime, make_turn
 from kernelrl_core.types import BuildStatus, Episode, Group, Outcome, SampleId, Task, Verdict
 from kernelrl_core.types.numbers import NonNegativeFloat
+from kernelrl_testing.values import make_evaluation, make_runtime, make_turn
 
 RESULT = Path(__file__).parent / "results" / "kernelbench_analysis.json"
 THRESHOLDS = (0.0, 0.5, 0.8, 1.0, 1.5, 2.0)

@@ -95,8 +95,8 @@ async def theirs(task: ParityTask, clone: Path, trials: int, limit_s: float) -> 
 async def ours(task: ParityTask, service: Any, trials: int) -> dict[str, dict[str, Any]]:
     """Outcome and message, by kind of kernel."""
     from kernelrl_core.errors import KernelRLError
-    from kernelrl_core.testing.values import make_request
     from kernelrl_core.types import EvaluationSettings
+    from kernelrl_testing.values import make_request
 
     settings = EvaluationSettings(
         profile="kernelbench", trials=trials, timeout_s=180, build_timeout_s=240, memory_mib=32768

@@ -33,9 +33,9 @@ def problems(clone: Path) -> dict[str, str]:
 
 
 async def evaluate(sources: dict[str, str], budget_s: float, save: Any) -> None:
-    from kernelrl_core.testing.values import make_request
     from kernelrl_plugin_local.config import LocalConfig
     from kernelrl_plugin_local.evaluator import LocalEvaluator
+    from kernelrl_testing.values import make_request
 
     settings = {"timing": True, "timeout_s": 120.0, "memory_mib": 16384}
     ends = time.monotonic() + budget_s

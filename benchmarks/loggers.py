@@ -40,8 +40,8 @@ from kernelrl_core.monitoring.metrics import step_metrics, time_metrics
 from kernelrl_core.plugins.registry import registry
 from kernelrl_core.recipe.schema import Use
 from kernelrl_core.runs.rows import sample_row
-from kernelrl_core.testing.values import make_turn
 from kernelrl_core.types import Episode, Evaluation, Group, Outcome, SampleId, Score, Task
+from kernelrl_testing.values import make_turn
 
 SAMPLES, GROUP = 1000, 10
 STEP_S, START_S, PASS_S = 1.0, 10.0, 0.0005

@@ -24,7 +24,7 @@ from modal_standin import COLD_START_S, WARM_S, Function, evaluator_on, run_virt
 
 from kernelrl_core.environment.evaluation_service import EvaluationService
 from kernelrl_core.errors import InfrastructureError, MissingPrerequisite
-from kernelrl_core.testing.values import make_request
+from kernelrl_testing.values import make_request
 
 CONTAINERS = 64
 STEP = 512

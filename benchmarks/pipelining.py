@@ -44,9 +44,6 @@ from kernelrl_core.interfaces.evaluators import Evaluator
 from kernelrl_core.recipe.schema import EpisodeSettings, SamplingOptions, TrainSettings
 from kernelrl_core.rollout.session import Session
 from kernelrl_core.runs.directory import RunDir
-from kernelrl_core.testing.fakes import FakeEnvironment, FakePolicy, FakeTasks, numbered_tasks
-from kernelrl_core.testing.training import make_recipe, train_session
-from kernelrl_core.testing.values import make_reply, make_request
 from kernelrl_core.types import (
     Evaluation,
     EvaluationRequest,
@@ -60,6 +57,9 @@ from kernelrl_core.types import (
 )
 from kernelrl_core.types.seeds import sample_seed
 from kernelrl_core.types.training import Loss, LossSample, SamplingSettings, Update
+from kernelrl_testing.fakes import FakeEnvironment, FakePolicy, FakeTasks, numbered_tasks
+from kernelrl_testing.training import make_recipe, train_session
+from kernelrl_testing.values import make_reply, make_request
 
 TASKS, ATTEMPTS, TURNS, PLACES = 8, 16, 4, 64
 SEEDS = 20
@@ -296,7 +296,7 @@ async def play(drawn: Latencies, way: Way, directory: Path, scale: float = 1.0) 
     environment: Any = Environment(service)
     environment.recipe = recipe
     run = RunDir.create(directory, {}, {})
-    await train_session(run, Session(recipe, environment, Sampler(seconds, scale, way.training)), dr_grpo)
+    await train_session(run, Session(environment, Sampler(seconds, scale, way.training)), dr_grpo)
     return run.rows("metrics")
 
 

@@ -27,12 +27,12 @@ from provenance import provenance
 
 from kernelrl_core.plugins.registry import registry
 from kernelrl_core.recipe.schema import Use
-from kernelrl_core.testing.values import make_request
 from kernelrl_core.types import EvaluationRequest, EvaluationSettings, Outcome, Severity
 from kernelrl_plugin_local.config import LocalConfig
 from kernelrl_plugin_local.evaluator import LocalEvaluator
 from kernelrl_plugin_starter.config import StarterOptions
 from kernelrl_plugin_starter.source import StarterTasks
+from kernelrl_testing.values import make_request
 
 PROBES = EvaluationSettings().probes
 SETTINGS: dict[str, tuple[str, ...]] = {"none": (), **{probe: (probe,) for probe in PROBES}, "all": PROBES}

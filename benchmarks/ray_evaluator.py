@@ -26,7 +26,6 @@ import psutil
 from provenance import provenance
 
 from kernelrl_core.api.components import Use, registry
-from kernelrl_core.testing.values import make_request
 from kernelrl_core.types import Evaluation, EvaluationRequest
 from kernelrl_core.types.numbers import PositiveInt
 from kernelrl_plugin_local.config import LocalConfig
@@ -35,6 +34,7 @@ from kernelrl_plugin_ray.config import RayConfig
 from kernelrl_plugin_ray.evaluator import RayEvaluator
 from kernelrl_plugin_ray.plan import Plan
 from kernelrl_plugin_ray.worker import Judge
+from kernelrl_testing.values import make_request
 
 KILL_EVERY_S = 15.0
 OUTPUT = Path(__file__).parent / "results/ray_evaluator.json"

@@ -33,7 +33,6 @@ from provenance import provenance
 
 from kernelrl_core.api.retrievers import Example, Retriever
 from kernelrl_core.api.sources import NearDuplicates
-from kernelrl_core.sources.similarity import structure, token_structure
 from kernelrl_core.tasks.leaks import LeakGuard
 from kernelrl_core.types import Task
 from kernelrl_plugin_raicl.config import Bm25Config, FaissConfig, HybridConfig, ValueConfig
@@ -43,6 +42,7 @@ from kernelrl_plugin_raicl.index.embedder import Embedder
 from kernelrl_plugin_raicl.retrievers import Bm25, Faiss, Hybrid, Value
 from kernelrl_plugin_starter.config import StarterOptions
 from kernelrl_plugin_starter.source import StarterTasks
+from kernelrl_sources.similarity import structure, token_structure
 
 SEED = 0
 N_PLANTED = 300

@@ -111,10 +111,10 @@ def medians(rows: list[dict[str, float]]) -> dict[str, float]:
 
 async def ours(rows: list[dict[str, Any]], backend: str, cache: Path, workers: int | None) -> dict[str, Any]:
     os.environ["KERNELRL_CACHE_DIR"] = str(cache)
-    from kernelrl_core.testing.values import make_request
     from kernelrl_core.types import EvaluationRequest, EvaluationSettings
     from kernelrl_plugin_local.config import LocalConfig
     from kernelrl_plugin_local.evaluator import LocalEvaluator
+    from kernelrl_testing.values import make_request
 
     settings = EvaluationSettings(timing=True, trials=5, timeout_s=60, build_timeout_s=240, build_memory_mib=16384)
 

@@ -26,9 +26,9 @@ from typing import Any
 import attrs
 from provenance import provenance
 
-from kernelrl_core.testing.values import make_request
 from kernelrl_core.types import EvaluationSettings
 from kernelrl_core.types.serialization import to_json
+from kernelrl_testing.values import make_request
 
 RESULTS = Path(__file__).parent / "results"
 Save = Callable[[dict[str, Any]], None]

@@ -139,8 +139,9 @@ def installed_core_problems(core: Path) -> Iterator[str]:
             command = [str(programs / program), *arguments]
             return subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True, check=False)
 
+        quiet = ("--disable-pip-version-check", "--quiet")
         for program, *arguments in (
-            ("python", "-m", "pip", "--disable-pip-version-check", "install", "--quiet", str(core)),
+            ("python", "-m", "pip", *quiet, "install", "--find-links", str(core.parent), str(core)),
             ("kernelrl", "plugins", "list"),
         ):
             done = call(program, *arguments)

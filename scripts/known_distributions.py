@@ -20,12 +20,14 @@ FILE = ROOT / "kernelrl_core/plugins/known_distributions.json"
 
 
 def table() -> str:
-    """Kind -> component name -> distribution, as the text of the file.
+    """The text of the file: `components` has kind -> component name -> distribution, `defaults` has kind -> names of
+    the default components.
 
     Raises:
         ValueError: two distributions provide the same component.
     """
     found: dict[str, dict[str, str]] = {}
+    defaults: dict[str, list[str]] = {}
     for path in sorted(ROOT.glob("plugins/*/pyproject.toml")):
         project = tomllib.loads(path.read_text(encoding="utf-8"))["project"]
         sys.path.insert(0, str(path.parent / "src"))
@@ -36,7 +38,9 @@ def table() -> str:
                     owner = found.setdefault(kind, {}).setdefault(component.name, project["name"])
                     if owner != project["name"]:
                         raise ValueError(f"{kind}: {owner} and {project['name']} both provide {component.name!r}")
-    return json.dumps(found, indent=2, sort_keys=True) + "\n"
+                    if component.default:
+                        defaults.setdefault(kind, []).append(component.name)
+    return json.dumps({"components": found, "defaults": defaults}, indent=2, sort_keys=True) + "\n"
 
 
 if __name__ == "__main__":

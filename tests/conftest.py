@@ -186,7 +186,10 @@ class RulesOptions(CheckerConfig):
 
 
 class RulesChecker(Checker):
-    rules = (Rule("no_kernel", Severity.HACK, "Launch a kernel."), Rule("library_compute", Severity.HACK, "Compute."))
+    rules = (
+        Rule("no_kernel", Severity.HACK, "Launch a kernel.", stated=True),
+        Rule("library_compute", Severity.HACK, "Compute."),
+    )
 
     def __init__(self, config: object = None) -> None: ...
 
@@ -205,9 +208,9 @@ def plugins() -> Registry:
     vars(module).update(globals())
     sys.modules[module.__name__] = module
 
-    def component(name: str, config: str = "", target: str = "Bounded") -> Component:
+    def component(name: str, config: str = "", target: str = "Bounded", *, default: bool = False) -> Component:
         place = module.__name__
-        return Component(name, f"{place}:{target}", config=f"{place}:{config}" if config else "")
+        return Component(name, f"{place}:{target}", config=f"{place}:{config}" if config else "", default=default)
 
     demo = {
         "tasks": tuple(component(name.lower(), "TaskOptions", name) for name in ("Files", "Elsewhere", "Failing")),
@@ -219,14 +222,17 @@ def plugins() -> Registry:
             component("scoreless", "Bounded", "Scoreless"),
             component("twice"),
         ),
-        "evaluators": (component("local"),),
-        "feedback": (component("structured", target="Structured"), component("formless", target="Formless")),
+        "evaluators": (component("local", default=True),),
+        "feedback": (
+            component("structured", target="Structured", default=True),
+            component("formless", target="Formless"),
+        ),
         "checkers": (component("rules", "RulesOptions", "RulesChecker"), component("words", target="WordsChecker")),
         "retrievers": (component("bm25", "RetrieverOptions"),),
         "advantages": (component("raw"),),
         "loggers": (component("unreadable", "Missing"),),
     }
-    estimators = {"advantages": (component("grpo"),)}
+    estimators = {"advantages": (component("grpo", default=True),)}
     return Registry(
         (
             PluginInfo("broken", "dist-broken", "1", "broken", error="ImportError: no libfoo"),

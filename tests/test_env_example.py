@@ -21,7 +21,7 @@ NAME = re.compile(r"[A-Z][A-Z0-9_]+")
 def sources() -> list[Path]:
     """The code that a user runs, without the candidates of the lab."""
     found = [*ROOT.glob("kernelrl_core/**/*.py"), *ROOT.glob("plugins/*/src/**/*.py")]
-    not_run = ("kernelrl_core/testing", "kernelrl_lab/hacks", "kernelrl_lab/honest")
+    not_run = ("kernelrl_testing", "kernelrl_lab/hacks", "kernelrl_lab/honest")
     return [path for path in found if not any(folder in path.as_posix() for folder in not_run)]
 
 

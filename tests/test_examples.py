@@ -44,4 +44,4 @@ def test_the_readme_shows_the_recipe_and_every_option() -> None:
 def test_the_example_imports_the_public_api_only() -> None:
     source = "".join(path.read_text(encoding="utf-8") for path in EXAMPLE.rglob("*.py"))
     modules = set(re.findall(r"^ *from (kernelrl_core[\w.]*) import", source, re.MULTILINE))
-    assert all(module.startswith(("kernelrl_core.api", "kernelrl_core.testing")) for module in modules)
+    assert all(module.startswith(("kernelrl_core.api", "kernelrl_testing")) for module in modules)

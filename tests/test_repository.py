@@ -15,6 +15,8 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 DISTRIBUTIONS = sorted(path.parent for path in ROOT.glob("plugins/*/pyproject.toml"))
+BELOW_THE_CORE = {"kernelrl-sources"}
+"""Libraries that the core depends on."""
 MACHINE_PATHS = tuple(f"/{name}/" for name in ("work", "root", "opt/wheels"))
 HEAVY = {
     "datasets",
@@ -68,7 +70,8 @@ def test_a_distribution_is_named_after_its_folder_package_and_entry_point(folder
     package = folder.name.replace("-", "_")
     assert project["name"] == folder.name
     assert (folder / "src" / package / "__init__.py").is_file()
-    assert any(dependency.startswith("kernelrl>=") for dependency in project["dependencies"])
+    if folder.name not in BELOW_THE_CORE:
+        assert any(dependency.startswith("kernelrl>=") for dependency in project["dependencies"])
     if folder.name.startswith("kernelrl-plugin-"):
         name = folder.name.removeprefix("kernelrl-plugin-")
         assert project["entry-points"]["kernelrl"] == {name: package}
@@ -81,7 +84,7 @@ def test_plugins_pin_the_core_as_the_page_of_stability_states() -> None:
     pin = f"kernelrl>={API_VERSION},<{major}.{minor + 1}"
     assert __version__.startswith(f"{API_VERSION}.")
     assert f'dependencies = ["{pin}"]' in (ROOT / "docs/stability.md").read_text()
-    for folder in DISTRIBUTIONS:
+    for folder in (folder for folder in DISTRIBUTIONS if folder.name not in BELOW_THE_CORE):
         dependencies = tomllib.loads((folder / "pyproject.toml").read_text())["project"]["dependencies"]
         assert pin in [found.partition("[")[0] + found.partition("]")[2] for found in dependencies], folder
 
@@ -101,7 +104,7 @@ def test_a_plugin_package_imports_only_the_core(path: Path) -> None:
 def test_bundled_plugins_depend_on_each_other_only_through_the_judge() -> None:
     for folder in DISTRIBUTIONS:
         own = folder.name.replace("-", "_")
-        for path in folder.glob("src/**/*.py"):
+        for path in (path for path in folder.glob("src/**/*.py") if "samples" not in path.parts):
             others = {name for name in imported_modules(path.read_text()) if name.startswith("kernelrl_plugin_")}
             # The server wraps the engine of policy `torch` in HTTP; recipes do not use it.
             allowed = {own, "kernelrl_plugin_torch"} if folder.name == "kernelrl-tinker-server" else {own}
@@ -163,3 +166,17 @@ def test_benchmarks_share_one_provenance() -> None:
         assert isinstance(facts["git"]["changed"], bool)
     others = [path for path in (ROOT / "benchmarks").glob("*.py") if path.name != "provenance.py"]
     assert [path.name for path in others if "/proc/cpuinfo" in path.read_text()] == []
+
+
+def test_tests_of_plugins_import_the_api_and_the_test_kit_only() -> None:
+    """As those of a third-party plugin do; the kit and the experiments are made of the core's own parts."""
+    exempt = {"kernelrl-experiments", "kernelrl-testing"}
+    found = []
+    for folder in DISTRIBUTIONS:
+        for path in () if folder.name in exempt else sorted((folder / "tests").rglob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text())):
+                modules = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+                modules += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+                private = [name for name in modules if re.match(r"kernelrl_core\.(?!api\b)", name)]
+                found += [f"{path.relative_to(ROOT)}:{node.lineno} {name}" for name in private]
+    assert found == []

@@ -10,10 +10,15 @@
 | `api.components` | components that use other components |
 | `api.episodes` | episodes driven by another program |
 | `api.runs` | the runs on disk |
+| `api.results` | results of runs and held-out evaluations |
+| `api.recipes` | recipes that a program makes |
+| `api.monitoring` | progress, alarms and time of a run |
+| `api.commands` | tables, JSON and output files of commands |
 
 The kinds are `advantages`, `backends`, `checkers`, `evaluators`, `feedback`, `loggers`, `policies`, `retrievers`,
-`rewards` and `tasks`. Everything else in `kernelrl_core` is private and may move. `components`, `episodes` and `runs`
-load more of the core; the other modules load only types, interfaces, sources, storage and errors.
+`rewards` and `tasks`. Everything else in `kernelrl_core` is private and may move. `commands`, `components`, `episodes`,
+`monitoring`, `recipes`, `results` and `runs` load more of the core; the other modules load only types, interfaces,
+sources, storage and errors.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from __future__ import annotations
 from kernelrl_core.environment.candidate_evaluator import CandidateEvaluator
 from kernelrl_core.environment.environment import Environment
 from kernelrl_core.environment.one_kernel import evaluate_kernel, find_backends, why_untimed, with_timing
+from kernelrl_core.environment.scoring import Judgement, PromptExamples
 from kernelrl_core.planning.load import load_recipe, recipe_from_mapping
 from kernelrl_core.plugins.registry import Registry, registry
 from kernelrl_core.plugins.use import Use
@@ -23,7 +24,9 @@ from kernelrl_core.tasks.leaks import LeakGuard
 from kernelrl_core.tasks.lookup import find_task
 from kernelrl_core.tasks.schedule import schedule
 from kernelrl_core.tasks.selection import eval_tasks, training_tasks
-from kernelrl_core.types.turns import SampleId, Turn
+from kernelrl_core.types.replies import Extraction
+from kernelrl_core.types.tasks import ExcludedExample, ShownExample
+from kernelrl_core.types.turns import SampleId, Score, Turn
 
 __all__ = [
     "DEFAULT_EVALUATION",
@@ -33,13 +36,19 @@ __all__ = [
     "EpisodeId",
     "EpisodeRunner",
     "EvaluationSpec",
+    "ExcludedExample",
+    "Extraction",
+    "Judgement",
     "LeakGuard",
+    "PromptExamples",
     "Recipe",
     "Registry",
     "Renderer",
     "SampleId",
     "SampleRequest",
     "Sampled",
+    "Score",
+    "ShownExample",
     "Turn",
     "Use",
     "distill",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from kernelrl_core.interfaces.feedback import Feedback, FeedbackConfig
-from kernelrl_core.sources.error_text import clean_error
 from kernelrl_core.types.evaluations import (
     BuildStatus,
     CompiledKernel,
@@ -17,22 +16,28 @@ from kernelrl_core.types.evaluations import (
     TimingFacts,
 )
 from kernelrl_core.types.outcomes import Finding, Outcome, Severity, Verdict
+from kernelrl_core.types.replies import Candidate, Extraction
 from kernelrl_core.types.tasks import Task
-from kernelrl_core.types.turns import Turn
+from kernelrl_core.types.turns import SampleId, Score, Turn
+from kernelrl_sources.error_text import clean_error
 
 __all__ = [
     "BuildStatus",
+    "Candidate",
     "CompiledKernel",
     "DeviceKernel",
     "Evaluation",
     "EvaluationFacts",
     "ExtensionBuild",
+    "Extraction",
     "Feedback",
     "FeedbackConfig",
     "Finding",
     "Mismatch",
     "Outcome",
     "Roofline",
+    "SampleId",
+    "Score",
     "Severity",
     "Task",
     "TaskDtypes",

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from kernelrl_core.runs.directory import RunDir, find_run, list_runs
+from kernelrl_core.runs.directory import RunDir, State, find_run, list_runs
 from kernelrl_core.runs.journal import JournalReader
 from kernelrl_core.runs.review import needs_review
-from kernelrl_core.runs.summary import result_rows, summary
+from kernelrl_core.runs.summary import recipe_plan, result_rows, steps_total, summary
 
 __all__ = [
     "JournalReader",
     "RunDir",
+    "State",
     "find_run",
     "list_runs",
     "needs_review",
+    "recipe_plan",
     "result_rows",
+    "steps_total",
     "summary",
 ]

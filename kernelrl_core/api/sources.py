@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from kernelrl_core.sources.decorators import decorated_kernels
-from kernelrl_core.sources.error_text import clean_error
-from kernelrl_core.sources.reachability import ENTRY, SourceIndex, free_names, names_in, parse_source, targets_of
-from kernelrl_core.sources.similarity import NearDuplicates, nearly_equal, normalised_source, structural_similarity
-from kernelrl_core.sources.syntax import MAX_SOURCE_CHARACTERS, children, parse, walk
+from kernelrl_sources.error_text import clean_error
+from kernelrl_sources.reachability import ENTRY, SourceIndex, free_names, names_in, parse_source, targets_of
+from kernelrl_sources.similarity import NearDuplicates, nearly_equal, normalised_source, structural_similarity
+from kernelrl_sources.syntax import MAX_SOURCE_CHARACTERS, children, parse, walk
 
 __all__ = [
     "ENTRY",

@@ -6,7 +6,7 @@ from kernelrl_core.interfaces.tasks import TaskConfig, TaskSource
 from kernelrl_core.sources.task_source import parse_task_source
 from kernelrl_core.types.audits import FLAGS, TaskAudit, annotate, append_audit, quarantine_reasons, read_audits
 from kernelrl_core.types.outcomes import Outcome
-from kernelrl_core.types.tasks import Demonstration, Task
+from kernelrl_core.types.tasks import Demonstration, Task, TaskSettings
 
 __all__ = [
     "FLAGS",
@@ -15,6 +15,7 @@ __all__ = [
     "Task",
     "TaskAudit",
     "TaskConfig",
+    "TaskSettings",
     "TaskSource",
     "annotate",
     "append_audit",

@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import os
+import re
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import click
 
 from kernelrl_core.cli.output import print_json, print_lines, table
-from kernelrl_core.errors import more
+from kernelrl_core.environment.kernel_check import (
+    CheckedKernel,
+    CheckOptions,
+    KernelCheck,
+    component_keys,
+    default_keys,
+    open_check,
+)
+from kernelrl_core.environment.one_kernel import find_backends
+from kernelrl_core.errors import UsageError, more
+from kernelrl_core.planning.load import merge_recipe
+from kernelrl_core.plugins.registry import Registry, registry
+from kernelrl_core.recipe.evaluation_spec import EvaluationSpec
+from kernelrl_core.sources.kernel_files import STANDARD_INPUT, skipped_files
+from kernelrl_core.types import Evaluation, EvaluationSettings, Turn
+from kernelrl_core.types import serialization as codec
 
-if TYPE_CHECKING:
-    from kernelrl_core.cli.check_kernels import CheckedKernel
-    from kernelrl_core.interfaces.evaluators import Evaluator
-    from kernelrl_core.plugins.registry import Registry
-    from kernelrl_core.plugins.use import Use
-    from kernelrl_core.recipe.evaluation_spec import EvaluationSpec
-    from kernelrl_core.types import Evaluation, EvaluationSettings, Turn
-
+_KEY_VALUE = re.compile(r"[A-Za-z_]\w*(\.\w+)*=")
 _MAX_LEVEL = 4
 """Highest `Isolation.level`."""
 _FOUND = {"clean": "no hack found", "suspect": "suspect", "hack": "hack found"}
@@ -71,65 +81,55 @@ def command(
       kernelrl check starter/1/relu_double my_kernel.py --watch
       kernelrl check my_task.py my_kernel.py -b cuda evaluation.timing_trials=100
     """
-    import asyncio
-
-    from kernelrl_core.cli.check_kernels import split_arguments
-    from kernelrl_core.environment.one_kernel import why_untimed, with_timing
-    from kernelrl_core.errors import UsageError
-    from kernelrl_core.plugins.registry import registry
-    from kernelrl_core.recipe.prerequisites import require_prerequisites
-    from kernelrl_core.sources.kernel_files import STANDARD_INPUT, skipped_files
-
     begin = time.monotonic()
     names, overrides = split_arguments(words)
     if len(names) < 2:
         lacking = "no kernel is given" if names else "no task and no kernel are given"
         raise UsageError(lacking, fix="name a task, then a file with a kernel, or - for standard input")
-    task, *names = names
-    if watch and STANDARD_INPUT in names:
+    task, *files = names
+    if watch and STANDARD_INPUT in files:
         raise UsageError("--watch needs a file, not standard input")
-    for line in skipped_files(names):
-        click.echo(line, err=True)
-    known = registry()
-    seed = 0 if cache and seed is None else seed
-    checked: list[CheckedKernel] = []
-
-    async def show() -> tuple[EvaluationSpec, bool]:
-        made = await _expected_evaluator(recipe, backend, evaluator, overrides, known)
-        try:
-            spec, tasks, timing = _spec(task, recipe, backend, evaluator, overrides, known)
-            if no_timing and timing:
-                raise UsageError("--no-timing contradicts evaluation.timing=true", fix="remove one of them")
-            # Run times that a recipe measures are no prerequisite of a check.
-            spec = with_timing(spec, timing is True)
-            require_prerequisites(spec.uses(), spec, known)
-            made = made or known.make("evaluators", spec.evaluator)
-            await made.start()
-            switch = "--no-timing" if no_timing else "evaluation.timing=false" if timing is False else ""
-            reason = f"timing is turned off by {switch}" if switch else ""
-            if not (switch or timing):
-                reason = why_untimed(spec, made, known)
-            spec = with_timing(spec, not reason)
-            found = _Check(task, tasks, names, spec, known, made, seed, cache, watch)
-            async with contextlib.aclosing(found.results(begin)) as results:
-                async for one in results:
-                    checked.append(one)
-                    if as_json:
-                        print_json(_described(one, spec, reason))
-                        continue
-                    lines = turn_lines(one.turn, reason, cached=one.cached, settings=spec.settings)
-                    print_lines([f"{one.name}:", *lines] if found.several else lines)
-            return spec, found.several
-        finally:
-            if made is not None:
-                await made.aclose()
-
-    spec, several = asyncio.run(show())
-    if several and not as_json:
+    for line in skipped_files(files):
+        _say(line)
+    if recipe:
+        merged, chosen = merge_recipe(recipe, [*component_keys(backend, evaluator), *overrides]), None
+    else:
+        merged, chosen = default_keys(backend, evaluator, overrides)
+    options = CheckOptions(task, tuple(files), merged, chosen, not no_timing, seed, cache, watch)
+    check, checked = asyncio.run(_show(options, begin, as_json=as_json))
+    if check.several and not as_json:
         print_lines(["", *_table(checked)])
-    for other in sorted({name for one in checked if (name := _other_backend(one.turn, spec, known))}):
-        click.echo(f"note: evaluated with backend {spec.backend.use}; for this kernel, try -b {other}", err=True)
+    spec = check.spec
+    for other in sorted({name for one in checked if (name := _other_backend(one.turn, spec, registry()))}):
+        _say(f"note: evaluated with backend {spec.backend.use}; for this kernel, try -b {other}")
     context.exit(_exit_code(checked, strict=strict))
+
+
+def split_arguments(words: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
+    """Kernel files, and the overrides `KEY=VALUE` among the arguments. An existing file is never an override."""
+    overrides = tuple(word for word in words if _KEY_VALUE.match(word) and not os.path.exists(word))
+    return [word for word in words if word not in overrides], overrides
+
+
+async def _show(options: CheckOptions, begin: float, *, as_json: bool) -> tuple[KernelCheck, list[CheckedKernel]]:
+    """Check the kernels and print each result as soon as it is known."""
+    checked: list[CheckedKernel] = []
+    async with (
+        open_check(options, registry(), _say) as check,
+        contextlib.aclosing(check.results(begin)) as results,
+    ):
+        async for one in results:
+            checked.append(one)
+            if as_json:
+                print_json(_described(one, check.spec, check.untimed))
+                continue
+            lines = turn_lines(one.turn, check.untimed, cached=one.cached, settings=check.spec.settings)
+            print_lines([f"{one.name}:", *lines] if check.several else lines)
+    return check, checked
+
+
+def _say(line: str) -> None:
+    click.echo(line, err=True)
 
 
 def _exit_code(checked: Sequence[CheckedKernel], *, strict: bool) -> int:
@@ -150,8 +150,6 @@ def _table(checked: Sequence[CheckedKernel]) -> list[str]:
 
 def _other_backend(turn: Turn, spec: EvaluationSpec, registry: Registry) -> str:
     """Another installed backend that finds kernels in the source, in which the selected one finds none; else empty."""
-    from kernelrl_core.environment.one_kernel import find_backends
-
     if turn.correct or turn.candidate is None or turn.candidate.facts.kernels:
         return ""
     others = [name for name in find_backends(turn.candidate.source, registry) if name != spec.backend.use]
@@ -163,141 +161,7 @@ def _was_only_built(turn: Turn) -> bool:
     return turn.evaluation is not None and bool(turn.evaluation.checked)
 
 
-def _spec(
-    task: str,
-    recipe: str | None,
-    backend: str | None,
-    evaluator: str | None,
-    overrides: tuple[str, ...],
-    registry: Registry,
-) -> tuple[EvaluationSpec, Use | None, bool | None]:
-    """The evaluation specification; the task source of the recipe, if `task` needs it; and `evaluation.timing`, if it
-    is set on the command line."""
-    from kernelrl_core.recipe.evaluation_spec import DEFAULT_EVALUATION, EVALUATION_KEYS, spec_from_parts
-    from kernelrl_core.recipe.merge import Merged, merge_layers, override_layers
-    from kernelrl_core.recipe.parts import read_parts
-    from kernelrl_core.recipe.problems import COMMAND_LINE
-    from kernelrl_core.tasks.lookup import needs_source
-
-    chosen = [f"backend.use={backend}"] if backend else []
-    chosen += [f"evaluator.use={evaluator}"] if evaluator else []
-    if recipe:
-        from kernelrl_core.planning.load import merge_recipe
-
-        merged = merge_recipe(recipe, [*chosen, *overrides])
-    else:
-        merged = merge_layers([Merged(dict(DEFAULT_EVALUATION)), *override_layers([*chosen, *overrides])])
-    own = merged.data.get("tasks")
-    name = str(own.get("use", "")) if isinstance(own, Mapping) else ""
-    with_tasks = own is not None and needs_source(task, name, registry)
-    parts = read_parts(merged, (*EVALUATION_KEYS, "tasks") if with_tasks else EVALUATION_KEYS, registry)
-    spec, origin = spec_from_parts(parts), merged.origins.get(("evaluation", "timing"))
-    stated = origin is not None and origin.source == COMMAND_LINE
-    return spec, parts.get("tasks"), spec.settings.timing if stated else None
-
-
-async def _expected_evaluator(
-    recipe: str | None, backend: str | None, evaluator: str | None, overrides: tuple[str, ...], registry: Registry
-) -> Evaluator | None:
-    """The evaluator, if it is known before the specification is read; it starts meanwhile."""
-    from kernelrl_core.errors import KernelRLError
-    from kernelrl_core.plugins.use import Use
-    from kernelrl_core.recipe.evaluation_spec import DEFAULT_EVALUATION
-
-    if recipe or any(key.startswith(("evaluator", "backend")) for key in overrides):
-        return None
-    try:
-        made: Evaluator = registry.make("evaluators", Use(evaluator or DEFAULT_EVALUATION["evaluator"]["use"]))
-        await made.expect(backend or DEFAULT_EVALUATION["backend"]["use"])
-    except KernelRLError:
-        # Whatever reads the specification reports it, with everything else.
-        return None
-    return made
-
-
-class _Check:
-    """The kernels, the task and the evaluator of one command."""
-
-    def __init__(
-        self,
-        task: str,
-        tasks: Use | None,
-        names: Sequence[str],
-        spec: EvaluationSpec,
-        registry: Registry,
-        evaluator: Evaluator,
-        seed: int | None,
-        cache: bool,
-        watch: bool,
-    ) -> None:
-        from kernelrl_core.sources.kernel_files import kernel_files, read_kernel
-        from kernelrl_core.tasks.lookup import find_task
-
-        self._name, self._names, self._spec, self._registry = task, names, spec, registry
-        self._evaluator, self._seed, self._cache, self._watch = evaluator, seed, cache, watch
-        source = registry.make("tasks", tasks) if tasks is not None else None
-        self._task = find_task(task, registry=registry, source=source)
-        self._kernels = [(name, read_kernel(name)) for name in kernel_files(names)]
-        self.several = len(self._kernels) > 1 or watch
-        """Whether the output names each kernel."""
-
-    async def results(self, since: float) -> AsyncGenerator[CheckedKernel, None]:
-        """The results in the order of the kernels; with `--watch`, then those of changed kernels without end."""
-        import hashlib
-        import secrets
-
-        from kernelrl_core.cli.check_kernels import check_kernels
-        from kernelrl_core.environment.candidate_evaluator import CandidateEvaluator
-        from kernelrl_core.storage import cache_directory
-
-        seed = self._seed
-        secret = secrets.token_bytes(32) if seed is None else hashlib.sha256(f"check {seed}".encode()).digest()
-        evaluator = CandidateEvaluator.from_spec(
-            self._spec,
-            registry=self._registry,
-            secret=secret,
-            cache_dir=cache_directory() if self._cache else None,
-            evaluator=self._evaluator,
-        )
-        try:
-            async for one in check_kernels(evaluator, self._task, self._kernels, since):
-                yield one
-            async for kernels in self._changed():
-                async for one in check_kernels(evaluator, self._task, kernels, time.monotonic()):
-                    yield one
-        finally:
-            await evaluator.aclose()
-
-    async def _changed(self) -> AsyncIterator[list[tuple[str, str]]]:
-        """File and text of changed kernels; after a change of the task's file, of all kernels."""
-        if not self._watch:
-            return
-        from kernelrl_core.cli.check_kernels import changes
-        from kernelrl_core.errors import UsageError
-        from kernelrl_core.sources.kernel_files import kernel_files, read_kernel
-        from kernelrl_core.tasks.lookup import find_task
-
-        click.echo("watching for changes; Ctrl-C ends", err=True)
-        own = [self._name] if Path(self._name).is_file() else []
-
-        def watched() -> list[str]:
-            with contextlib.suppress(UsageError):  # a folder without kernels
-                return [*own, *kernel_files(self._names)]
-            return own
-
-        async for changed in changes(watched):
-            try:
-                if self._name in changed:
-                    self._task = find_task(self._name, registry=self._registry)
-                files = kernel_files(self._names)
-                yield [(name, read_kernel(name)) for name in files if name in changed or self._name in changed]
-            except UsageError as error:  # half written; the next change is evaluated
-                click.echo(f"kernelrl: {error}", err=True)
-
-
 def _described(checked: CheckedKernel, spec: EvaluationSpec, why_untimed: str) -> dict[str, Any]:
-    from kernelrl_core.types import serialization as codec
-
     turn = checked.turn
     evaluation = turn.evaluation
     described = codec.to_json(evaluation) if evaluation is not None else {}

@@ -113,6 +113,19 @@ def _evaluator_check(recipe: Recipe, registry: Registry) -> dict[str, Any]:
     return _row(check, True, f"starts; {model or 'no GPU'}")
 
 
+def _default_modules() -> list[str]:
+    """The Python modules that the default evaluator and backend need."""
+    from kernelrl_core.errors import KernelRLError
+    from kernelrl_core.plugins.registry import registry
+
+    names = {kind: registry().default(kind) for kind in ("evaluators", "backends")}
+    found: list[str] = []
+    for kind, name in names.items():
+        with contextlib.suppress(KernelRLError):
+            found += registry().find(kind, name).requires.modules
+    return list(dict.fromkeys(found))
+
+
 def _machine_checks() -> Iterator[dict[str, Any]]:
     from kernelrl_core.interfaces.hooks import KINDS
     from kernelrl_core.interfaces.requirements import gpu_vendors
@@ -128,7 +141,7 @@ def _machine_checks() -> Iterator[dict[str, Any]]:
         yield _row(
             f"plugin {plugin.name}", False, plugin.error, f"kernelrl plugins show {plugin.name}", lacking="broken"
         )
-    for module in ("torch", "triton"):
+    for module in _default_modules():
         found = importlib.util.find_spec(module) is not None
         yield _row(module, found, "installed" if found else "", f"pip install {module}")
     for kind in KINDS:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
+import attrs
 import click
 
 from kernelrl_core.cli.output import print_json, print_lines
-
-if TYPE_CHECKING:
-    from kernelrl_core.recipe.field_docs import FieldDescription
+from kernelrl_core.plugins.registry import registry
+from kernelrl_core.recipe.explain import explain
+from kernelrl_core.recipe.field_docs import FieldDescription
 
 
 @click.command("explain")
@@ -30,10 +30,6 @@ def command(name: tuple[str, ...], as_json: bool) -> None:
       kernelrl explain no_kernel
       kernelrl explain run-in-use
     """
-    import attrs
-
-    from kernelrl_core.plugins.registry import registry
-    from kernelrl_core.recipe.explain import explain
 
     found = explain(" ".join(name), registry())
     if as_json:

@@ -6,6 +6,10 @@ import time
 
 import click
 
+from kernelrl_core.errors import KernelRLError
+from kernelrl_core.runs.directory import find_run
+from kernelrl_core.storage import disk_error
+
 
 @click.command("logs")
 @click.argument("run")
@@ -19,9 +23,6 @@ def command(run: str, follow: bool, lines: int | None) -> None:
       kernelrl logs quickstart -n 20
       kernelrl logs quickstart -f
     """
-    from kernelrl_core.errors import KernelRLError
-    from kernelrl_core.runs.directory import find_run
-    from kernelrl_core.storage import disk_error
 
     found = find_run(run)
     path = found.path / "logs.log"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import logging
 import os
@@ -13,30 +12,31 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kernelrl_core.errors import ExitCode, KernelRLError, LookupFailed, UsageError, more, nearest
+from kernelrl_core.cli.groups import PluginGroup
+from kernelrl_core.errors import ExitCode, KernelRLError, UsageError, more
 from kernelrl_core.version import __version__
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from click.shell_completion import CompletionItem
+
+    from kernelrl_core.interfaces.component import Component
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("kernelrl_core.cli.run", "Train a policy with a recipe."),
     "resume": ("kernelrl_core.cli.resume", "Continue an interrupted run."),
     "eval": ("kernelrl_core.cli.eval", "Measure a policy or a checkpoint on a split."),
     "sample": ("kernelrl_core.cli.sample", "Sample kernels for one task and evaluate them."),
-    "ablate": ("kernelrl_core.cli.ablate", "Measure the effect of a change to a recipe."),
-    "distill": ("kernelrl_core.cli.distill", "Export the best samples of a run as supervised data."),
-    "export": ("kernelrl_core.cli.export", "Write kernels, samples or weights for other tools."),
     "check": ("kernelrl_core.cli.check", "Evaluate one kernel file against one task."),
     "validate": ("kernelrl_core.cli.validate", "Check a recipe and report all of its errors."),
     "explain": ("kernelrl_core.cli.explain", "Explain a recipe key, option, component, metric, rule or problem."),
     "schema": ("kernelrl_core.cli.schema", "Print the JSON schema of recipes."),
-    "plugins": ("kernelrl_core.cli.plugins", "List, describe, check and write plugins."),
-    "recipes": ("kernelrl_core.cli.recipes", "List, show, copy and convert recipes."),
+    "plugins": ("kernelrl_core.cli.plugins", "List and describe plugins."),
+    "recipes": ("kernelrl_core.cli.recipes", "List, show and copy recipes."),
     "tasks": ("kernelrl_core.cli.tasks", "List, show and audit tasks."),
-    "runs": ("kernelrl_core.cli.runs", "List runs, show one, review its suspect samples."),
+    "runs": ("kernelrl_core.cli.runs", "List, show and delete runs."),
     "status": ("kernelrl_core.cli.status", "Show the state of a run or list the active runs."),
-    "watch": ("kernelrl_core.cli.watch", "Show a run live: curves, rates, findings, cost."),
     "stop": ("kernelrl_core.cli.stop", "Stop active runs."),
     "logs": ("kernelrl_core.cli.logs", "Print the log of a run."),
     "env": ("kernelrl_core.cli.env", "Describe this installation for a bug report."),
@@ -50,7 +50,7 @@ class _ReaderGone(Exception):
     """The reader of standard output closed it."""
 
 
-class LazyGroup(click.Group):
+class LazyGroup(PluginGroup):
     """A group that imports a command when it is used, and suggests the nearest name for an unknown one."""
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -60,11 +60,33 @@ class LazyGroup(click.Group):
             # click would end with 1.
             raise _ReaderGone from error
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return [*COMMANDS, *_plugin_commands()]
+    def own_commands(self) -> Mapping[str, str]:
+        return {name: summary for name, (_, summary) in COMMANDS.items()}
+
+    def plugin_commands(self) -> Mapping[str, Component]:
+        from kernelrl_core.plugins.registry import registry
+
+        # Under the label, so that two plugins can offer commands of the same name, and no plugin one of the core.
+        found = {}
+        for plugin in registry().plugins:
+            for component in plugin.components.get("commands", ()):
+                label = registry().label("commands", component)
+                if " " not in label:  # else a command of a group
+                    found[f"{plugin.name}:{label}" if label in COMMANDS else label] = component
+        return found
+
+    def full_name(self, name: str) -> str:
+        return name
+
+    def own_command(self, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        found: Any = importlib.import_module(COMMANDS[name][0]).command
+        assert isinstance(found, click.Command)
+        return found
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        found = self._find(cmd_name)
+        found = super().get_command(ctx, cmd_name)
         # True while a shell completes a line.
         if found is not None and ctx.resilient_parsing:
             from kernelrl_core.cli.completion import complete_names
@@ -72,72 +94,11 @@ class LazyGroup(click.Group):
             complete_names(found)
         return found
 
-    def _find(self, cmd_name: str) -> click.Command | None:
-        if cmd_name in COMMANDS:
-            found: Any = importlib.import_module(COMMANDS[cmd_name][0]).command
-            assert isinstance(found, click.Command)
-            return found
-        if cmd_name not in _plugin_commands():
-            return None
-        from kernelrl_core.plugins.registry import PluginFailed, registry
-
-        loaded = registry().load("commands", cmd_name)
-        if not isinstance(loaded, click.Command):
-            plugin = registry().plugin_of("commands", cmd_name).name
-            raise PluginFailed(
-                f"plugin {plugin}: command {cmd_name!r} must be a click.Command, is a {type(loaded).__name__}"
-            )
-        return loaded
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        name = args[0] if args else ""
-        if name and not name.startswith("-") and not ctx.resilient_parsing and self._find(name) is None:
-            _require_plugin_of(name)
-            close = nearest(name, self.list_commands(ctx))
-            raise click.UsageError(f"no command {name!r}{f'; did you mean {close!r}?' if close else ''}", ctx)
-        return super().resolve_command(ctx, args)
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(_summaries())
-
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         from click.shell_completion import CompletionItem
 
-        found = [CompletionItem(name, help=text) for name, text in _summaries() if name.startswith(incomplete)]
+        found = [CompletionItem(name, help=text) for name, text in self.summaries() if name.startswith(incomplete)]
         return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
-
-
-def _summaries() -> list[tuple[str, str]]:
-    """Name and summary of each command, from the tables, so that no command is imported."""
-    own = [(name, summary) for name, (_, summary) in COMMANDS.items()]
-    return [*own, *((name, component.summary) for name, component in _plugin_commands().items())]
-
-
-def _require_plugin_of(command: str) -> None:
-    """Check that no plugin is known to provide a command that was not found.
-
-    Raises:
-        MissingPrerequisite: its plugin is not installed, broken or disabled.
-    """
-    from kernelrl_core.plugins.registry import registry
-
-    with contextlib.suppress(LookupFailed):
-        registry().find("commands", command)
-
-
-def _plugin_commands() -> dict[str, Any]:
-    from kernelrl_core.plugins.registry import registry
-
-    # Under the label, so that two plugins can offer commands of the same name, and no plugin one of the core.
-    found = {}
-    for plugin in registry().plugins:
-        for component in plugin.components.get("commands", ()):
-            label = registry().label("commands", component)
-            found[f"{plugin.name}:{label}" if label in COMMANDS else label] = component
-    return found
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

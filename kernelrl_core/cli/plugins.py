@@ -1,4 +1,4 @@
-"""`kernelrl plugins`: list, describe, check and write plugins."""
+"""`kernelrl plugins`: list and describe plugins."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kernelrl_core.cli import plugins_check, plugins_new
+from kernelrl_core.cli.groups import PluginGroup
 from kernelrl_core.cli.output import print_json, print_lines, table
 from kernelrl_core.errors import more
 
@@ -15,21 +15,15 @@ if TYPE_CHECKING:
     from kernelrl_core.plugins.registry import PluginInfo, Registry
 
 
-@click.group("plugins")
+@click.group("plugins", cls=PluginGroup)
 def command() -> None:
-    """List, describe, check and write plugins.
+    """List and describe plugins.
 
     \b
     Examples:
       kernelrl plugins list
       kernelrl plugins show rewards
-      kernelrl plugins check rewards
-      kernelrl plugins new reward brevity
     """
-
-
-command.add_command(plugins_check.command)
-command.add_command(plugins_new.command)
 
 
 @command.command("list", short_help="List plugins and their components.")

@@ -1,4 +1,4 @@
-"""`kernelrl recipes`: list, show, copy and convert recipes."""
+"""`kernelrl recipes`: list, show and copy recipes."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from pathlib import Path
 
 import click
 
-from kernelrl_core.cli.output import print_json, require_output, table
+from kernelrl_core.cli.groups import PluginGroup
+from kernelrl_core.cli.output import print_json, table
 
 
-@click.group("recipes")
+@click.group("recipes", cls=PluginGroup)
 def command() -> None:
-    """List, show, copy and convert recipes.
+    """List, show and copy recipes.
 
     \b
     Examples:
       kernelrl recipes list
       kernelrl recipes show quickstart --resolved
       kernelrl recipes copy quickstart my_recipe.yaml
-      kernelrl recipes convert rl_kernelbench.yaml
     """
 
 
@@ -38,8 +38,9 @@ def list_command(as_json: bool) -> None:
     from kernelrl_core.planning.load import recipes
 
     rows = [
-        {"name": name, "summary": _summary(path), "path": str(path), **header_entries(path)}
+        {"name": name, "summary": _summary(path), "path": str(path), "needs": header["needs"], "costs": header["costs"]}
         for name, path in sorted(recipes().items())
+        if (header := header_entries(path))
     ]
     if as_json:
         print_json({"recipes": rows})
@@ -110,58 +111,6 @@ def copy_command(recipe: str, destination: str | None) -> None:
     except OSError as error:
         raise UsageError(f"{target} cannot be written: {error.strerror}") from None
     click.echo(str(target))
-
-
-@command.command("convert", short_help="Convert a configuration of another system.")
-@click.argument("file")
-@click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
-@click.option("--output", "-o", help="File for the recipe. Default: standard output.")
-@click.option("--force", is_flag=True, help="Overwrite the file of --output.")
-@click.option(
-    "--from",
-    "system",
-    type=click.Choice(("kernel-rl", "kernelbench-tinker")),
-    help="System of FILE. Default: that of its keys.",
-)
-def convert_command(file: str, overrides: tuple[str, ...], output: str | None, force: bool, system: str | None) -> None:
-    """Convert FILE, a YAML configuration of kernel-rl or kernelbench-tinker, to a recipe.
-
-    KEY=VALUE are overrides of that system, such as dataset_builder.level=2. A key without a place becomes a comment
-    with its value and the reason. Before the recipe is written, it is checked as by 'kernelrl validate'.
-
-    \b
-    Examples:
-      kernelrl recipes convert rl_kernelbench.yaml --output recipes/mine.yaml
-      kernelrl recipes convert rl_kernelbench.yaml multiturn.enabled=true multiturn.n=8
-    """
-    from kernelrl_core.planning.conversion import convert, read_configuration, recipe_text
-    from kernelrl_core.planning.load import checked_recipe
-    from kernelrl_core.plugins.registry import registry
-    from kernelrl_core.recipe.merge import Merged
-    from kernelrl_core.recipe.problems import RecipeError
-    from kernelrl_core.storage import write_atomically
-
-    if output is not None:
-        require_output(Path(output), force=force)
-    given = read_configuration(Path(file).expanduser(), overrides, system or "")
-    done = convert(given)
-    name = output or f"recipes/{given.path.stem}.yaml"
-    try:
-        for warning in checked_recipe(name, Merged(done.recipe, done.origins), registry()).warnings:
-            click.echo(f"warning: {warning}", err=True)
-    except RecipeError as error:
-        # A recipe for another machine may name a plugin that is not installed here.
-        if not all(problem.missing for problem in error.problems):
-            raise
-        click.echo(f"warning: {error.message}", err=True)
-    text = recipe_text(done, name)
-    if output is None:
-        click.echo(text, nl=False)
-    else:
-        write_atomically(Path(output), text)
-    click.echo(f"{given.system}: {len(done.placed)} keys converted, {len(done.homeless)} kept as comments", err=True)
-    if output is not None:
-        click.echo(output)
 
 
 def _summary(path: Path) -> str:

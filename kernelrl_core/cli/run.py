@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from kernelrl_core.cli.detach import detach as detach_now
 from kernelrl_core.cli.output import print_json, print_lines, print_result, table
-
-if TYPE_CHECKING:
-    from kernelrl_core.planning.load import LoadedRecipe
-
-_INSTALLATION_TEST = "smoke"
-"""Recipe whose run ends with the list of the parts that worked."""
+from kernelrl_core.cli.training import say, train
+from kernelrl_core.cli.validate import show_warnings
+from kernelrl_core.errors import UsageError
+from kernelrl_core.planning.duration import duration_text, expected_duration, header_entries
+from kernelrl_core.planning.load import LoadedRecipe, load_recipe
+from kernelrl_core.planning.plan import example_prompt, plan, plan_notes, plan_rows
+from kernelrl_core.plugins.registry import registry
+from kernelrl_core.runs.directory import default_name
+from kernelrl_core.runs.summary import tested_parts
+from kernelrl_core.training.starting import begun_run, continued_recipe, create_run, extended_run, lock_to_continue
 
 
 @click.command("run")
@@ -65,11 +69,6 @@ def command(
       kernelrl run quickstart --name first --extend train.steps=20 rewards.correct.weight=0.5
       kernelrl run quickstart --from first@5 train.learning_rate=1e-5
     """
-    from kernelrl_core.cli.validate import show_warnings
-    from kernelrl_core.errors import UsageError
-    from kernelrl_core.planning.load import load_recipe
-    from kernelrl_core.plugins.registry import registry
-
     loaded = load_recipe(recipe, overrides, registry=registry())
     show_warnings(loaded)
     if name is not None and (Path(name).name != name or name[0] in ".-"):
@@ -85,56 +84,26 @@ def command(
     if dry_run:
         _show_plan(loaded, show_prompt=show_prompt, as_json=as_json)
         return
-
-    from kernelrl_core.cli.detach import detach as detach_now
-    from kernelrl_core.cli.resume import continue_run, execute, train_on
-    from kernelrl_core.planning.plan import preflight
-    from kernelrl_core.runs.directory import RunDir, default_name, find_run
-    from kernelrl_core.runs.provenance import provenance
-    from kernelrl_core.training.continuation import choose_origin, differences, extend_run, run_recipe
-
     detached = detach_now(as_json=as_json) if detach else None
-    run = RunDir(Path("runs") / (name or default_name(loaded.name)))
+    path = Path("runs") / (name or default_name(loaded.name))
+    begun = begun_run(path, loaded, registry()) if exist_ok else None
     if extend:
-        run = find_run(str(run.path))
-        run.lock()
-        extend_run(run, loaded, registry())
-        click.echo(f"run: {run.path}", err=as_json)
-        train_on(context, run, as_json=as_json, detached=detached)
-        return
-    if exist_ok and (run.path / "provenance.json").exists() and not run.blank():
-        if changed := differences(run_recipe(run, registry()).resolved, loaded.resolved):
-            raise UsageError(
-                f"run {run.path} was started with another recipe; it differs in {', '.join(changed)}",
-                fix=f"kernelrl resume {run.path}, choose another --name, or raise train.steps of the finished run with "
-                "--extend in place of --exist-ok",
-                see="run-changed",
-            )
-        click.echo(f"run: {run.path}", err=as_json)
-        continue_run(context, run, as_json=as_json, detached=detached)
-        return
-    begins = choose_origin(origin, loaded.recipe.policy.use) if origin is not None else None
-    if not run.path.exists() or run.blank():
-        preflight(loaded.recipe, registry())
-    details = provenance(loaded.recipe, registry(), sources=loaded.sources, overrides=overrides)
-    if begins is not None:
-        details["origin"] = begins.provenance()
-    run = RunDir.create(run.path, loaded.resolved, details, begins.files if begins is not None else None)
+        run = extended_run(path, loaded, registry())
+    else:
+        run = begun or create_run(path, loaded, registry(), overrides=overrides, origin=origin)
     click.echo(f"run: {run.path}", err=as_json)
-    code = execute(run, loaded, detached)
+    if begun is not None and not lock_to_continue(run, registry()):
+        print_result(run, as_json=as_json)
+        return
+    continues = extend or begun is not None
+    code = train(run, continued_recipe(run, registry(), say) if continues else loaded, detached)
     print_result(run, as_json=as_json)
-    if loaded.name == _INSTALLATION_TEST and not as_json:
-        from kernelrl_core.runs.summary import tested_parts
-
+    if header_entries(loaded.sources[-1])["tests"] and not continues and not as_json:
         print_lines(["", *table(tested_parts(run, loaded.recipe))])
     context.exit(code)
 
 
 def _show_plan(loaded: LoadedRecipe, *, show_prompt: bool, as_json: bool) -> None:
-    from kernelrl_core.planning.duration import duration_text, expected_duration, header_entries
-    from kernelrl_core.planning.plan import example_prompt, plan, plan_notes, plan_rows
-    from kernelrl_core.plugins.registry import registry
-
     facts = plan(loaded.name, loaded.recipe, registry())
     facts |= expected_duration(loaded.resolved, facts)
     messages = example_prompt(loaded.recipe, registry()) if show_prompt else ()

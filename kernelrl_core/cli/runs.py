@@ -1,4 +1,4 @@
-"""`kernelrl runs`: list, show, compare and delete runs, and list their suspect samples."""
+"""`kernelrl runs`: list, show and delete runs."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kernelrl_core.cli.groups import PluginGroup
 from kernelrl_core.cli.output import print_json, print_lines, table
 
 if TYPE_CHECKING:
     from kernelrl_core.runs.directory import RunDir
 
 
-@click.group("runs")
+@click.group("runs", cls=PluginGroup)
 def command() -> None:
-    """List the runs below ./runs, show, compare or delete them, and review suspect samples.
+    """List the runs below ./runs, show or delete them.
 
     \b
     Examples:
       kernelrl runs list
-      kernelrl runs compare first second
-      kernelrl runs suspects first
+      kernelrl runs show first
     """
 
 
@@ -92,40 +92,6 @@ def show_command(run: str, as_json: bool) -> None:
     print_lines(table([*rows, ("latest checkpoint", checkpoints[-1] if checkpoints else "none")]))
 
 
-@command.command("compare", short_help="Compare held-out evaluations of runs.")
-@click.argument("results", nargs=-1, required=True, metavar="RUN|FILE...")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-def compare_command(results: tuple[str, ...], as_json: bool) -> None:
-    """Compare held-out evaluations task by task: the first with each other one.
-
-    Each is a run, whose last held-out evaluation counts, RUN@N for the one after N steps, or a file of `kernelrl eval
-    --output`, which may hold several. Differences of recipe, result and cost are printed, with 95 % intervals over the
-    common tasks and the smallest detectable difference.
-
-    \b
-    Examples:
-      kernelrl runs compare quickstart quickstart_raicl
-      kernelrl runs compare quickstart@0 quickstart
-      kernelrl runs compare before.json after.json --json
-    """
-    from kernelrl_core.cli.runs_compare import comparison, comparison_lines
-    from kernelrl_core.errors import UsageError
-    from kernelrl_core.heldout.results import read_results
-
-    found = [result for name in results for result in read_results(name)]
-    if len(found) < 2:
-        raise UsageError(
-            f"nothing to compare with {found[0].name}",
-            fix="name a second run, RUN@N or file of kernelrl eval --output",
-            see="evaluation-results",
-        )
-    document = comparison(found)
-    if as_json:
-        print_json(document)
-    else:
-        print_lines(comparison_lines(document))
-
-
 @command.command("rm", short_help="Delete runs.")
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...")
 @click.option("--yes", is_flag=True, help="Delete without a question.")
@@ -164,45 +130,3 @@ def rm_command(runs: tuple[str, ...], yes: bool) -> None:
         except OSError as error:
             raise disk_error(run.path, error) from error
         click.echo(f"deleted: {run.path}", err=True)
-
-
-@command.command("suspects", short_help="List the samples that a person should review.")
-@click.argument("run")
-@click.option("--hacked", is_flag=True, help="Include samples with outcome hacked.")
-@click.option("--kernels", type=click.Path(file_okay=False), help="Write each kernel to this directory as SAMPLE.py.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-def suspects_command(run: str, hacked: bool, kernels: str | None, as_json: bool) -> None:
-    """List the training samples of RUN that a person should review.
-
-    These are the correct samples with verdict suspect, and the correct samples that failed verification
-    (verify.train). "row" is the line number in samples.jsonl.
-
-    \b
-    Examples:
-      kernelrl runs suspects quickstart
-      kernelrl runs suspects quickstart --kernels suspects
-    """
-    from pathlib import Path
-
-    from kernelrl_core.errors import UsageError
-    from kernelrl_core.runs.directory import find_run
-    from kernelrl_core.runs.review import suspect_samples, write_kernels
-
-    found = find_run(run)
-    samples = suspect_samples(found, hacked=hacked)
-    if kernels is not None:
-        try:
-            write_kernels(found, samples, Path(kernels))
-        except OSError as error:
-            raise UsageError(f"--kernels {kernels}: {error.strerror or error}") from None
-    if as_json:
-        print_json({"run": str(found.path), "suspects": samples})
-        return
-    for sample in samples:
-        speedup = "" if sample["speedup"] is None else f"  speedup {sample['speedup']:.2f}"
-        click.echo(f"{sample['sample']}  {sample['task_id']}  {sample['outcome']}{speedup}  row {sample['row']}")
-        for finding in sample["findings"]:
-            click.echo(f"    {finding['rule']} ({finding['severity']}): {finding['evidence']}")
-        if sample["verified"] is False:
-            click.echo("    failed verification")
-    click.echo(f"{len(samples)} of {len(found.rows('samples'))} samples to review", err=True)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
+from kernelrl_core.cli.eval import choose_job, run_job
 from kernelrl_core.cli.output import print_json, print_lines
-
-if TYPE_CHECKING:
-    from kernelrl_core.types import Turn
+from kernelrl_core.heldout.evaluate import sample_task
+from kernelrl_core.plugins.registry import registry
+from kernelrl_core.runs.rows import sample_row
+from kernelrl_core.tasks.lookup import find_task, source_for
+from kernelrl_core.types import Turn
 
 
 @click.command("sample")
@@ -42,11 +43,6 @@ def command(
       kernelrl sample runs/quickstart starter/2/softmax
       kernelrl sample runs/quickstart starter/2/softmax --checkpoint base -n 1 --json
     """
-    from kernelrl_core.cli.eval import choose_job, run_job
-    from kernelrl_core.heldout.evaluate import sample_task
-    from kernelrl_core.plugins.registry import registry
-    from kernelrl_core.runs.rows import sample_row
-    from kernelrl_core.tasks.lookup import find_task, source_for
 
     if temperature is not None:
         overrides += (f"eval.temperature={temperature}",)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import click
 
 from kernelrl_core.cli.output import print_json
+from kernelrl_core.plugins.registry import registry
+from kernelrl_core.recipe.json_schema import recipe_schema
 
 
 @click.command("schema")
@@ -17,7 +19,5 @@ def command() -> None:
     Examples:
       kernelrl schema > recipe.schema.json
     """
-    from kernelrl_core.plugins.registry import registry
-    from kernelrl_core.recipe.json_schema import recipe_schema
 
     print_json(recipe_schema(registry()), indent=2)

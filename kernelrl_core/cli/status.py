@@ -5,6 +5,10 @@ from __future__ import annotations
 import click
 
 from kernelrl_core.cli.output import print_json, print_lines, table
+from kernelrl_core.cli.runs import run_facts
+from kernelrl_core.monitoring.progress import progress_text
+from kernelrl_core.runs.directory import find_run, list_runs
+from kernelrl_core.runs.summary import result_rows, summary
 
 
 @click.command("status")
@@ -20,8 +24,6 @@ def command(run: str | None, as_json: bool) -> None:
       kernelrl status
       kernelrl status quickstart
     """
-    from kernelrl_core.runs.directory import find_run
-    from kernelrl_core.runs.summary import result_rows, summary
 
     if run is None:
         _list_active(as_json=as_json)
@@ -37,9 +39,6 @@ def command(run: str | None, as_json: bool) -> None:
 
 
 def _list_active(*, as_json: bool) -> None:
-    from kernelrl_core.cli.runs import run_facts
-    from kernelrl_core.monitoring.progress import progress_text
-    from kernelrl_core.runs.directory import list_runs
 
     found = [run_facts(run) for run in list_runs() if run.locked()]
     if as_json:

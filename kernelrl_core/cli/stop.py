@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import signal
-from typing import TYPE_CHECKING
 
 import click
 
-if TYPE_CHECKING:
-    from kernelrl_core.runs.directory import RunDir
+from kernelrl_core.errors import UsageError
+from kernelrl_core.runs.directory import RunDir, find_run, list_runs
+from kernelrl_core.runs.lock_holder import lock_holder
 
 _SECOND_AFTER_S = 0.5
 """Seconds between two signals. Without a pause the system may deliver them as one."""
@@ -32,8 +32,6 @@ def command(runs: tuple[str, ...], everything: bool, now: bool) -> None:
       kernelrl stop quickstart
       kernelrl stop --all --now
     """
-    from kernelrl_core.errors import UsageError
-    from kernelrl_core.runs.directory import find_run, list_runs
 
     if bool(runs) == everything:
         raise UsageError("name the runs to stop, or give --all", fix="kernelrl status lists the active runs")
@@ -48,7 +46,6 @@ def command(runs: tuple[str, ...], everything: bool, now: bool) -> None:
 
 def _stop(run: RunDir, *, now: bool) -> str:
     """Stop a run; the line for the user."""
-    from kernelrl_core.runs.lock_holder import lock_holder
 
     holder = lock_holder(run)
     if holder is None:

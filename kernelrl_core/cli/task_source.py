@@ -13,7 +13,7 @@ __all__ = ["layers_of", "source_of"]
 
 
 def source_of(recipe: str | None, use: str | None, settings: Sequence[str]) -> TaskSource:
-    """The task source of a recipe, or the one named `use` with `KEY=VALUE` options; `starter` if neither is given.
+    """The task source of a recipe, or the one named `use` with `KEY=VALUE` options; the default if neither is given.
 
     Raises:
         UsageError: both are given, or an option is wrong. Mistakes in other recipe keys are ignored.
@@ -30,10 +30,12 @@ def layers_of(recipe: str | None, use: str | None, settings: Sequence[str]) -> M
     """The merged keys of a recipe, or those of a task source. Arguments and errors: see `source_of`."""
     from kernelrl_core.errors import UsageError
     from kernelrl_core.planning.load import merge_recipe
+    from kernelrl_core.plugins.registry import registry
     from kernelrl_core.recipe.merge import merge_layers, override_layers
 
     if recipe and use:
         raise UsageError("--recipe and --use exclude each other: a recipe selects its own task source")
     if recipe:
         return merge_recipe(recipe, settings)
-    return merge_layers(override_layers([f"tasks.use={use or 'starter'}", *(f"tasks.{one}" for one in settings)]))
+    name = use or registry().default("tasks")
+    return merge_layers(override_layers([f"tasks.use={name}", *(f"tasks.{one}" for one in settings)]))

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from kernelrl_core.cli.output import print_json
-
-if TYPE_CHECKING:
-    from kernelrl_core.planning.load import LoadedRecipe
-    from kernelrl_core.recipe.problems import Problem
+from kernelrl_core.planning.load import LoadedRecipe, load_recipe
+from kernelrl_core.plugins.registry import registry
+from kernelrl_core.recipe.problems import Problem, RecipeError
 
 
 @click.command("validate")
@@ -31,10 +30,6 @@ def command(context: click.Context, recipe: str, overrides: tuple[str, ...], as_
       kernelrl validate quickstart
       kernelrl validate my_recipe.yaml train.steps=10
     """
-    from kernelrl_core.planning.load import load_recipe
-    from kernelrl_core.plugins.registry import registry
-    from kernelrl_core.recipe.problems import RecipeError
-
     try:
         loaded = load_recipe(recipe, overrides, registry=registry())
     except RecipeError as error:

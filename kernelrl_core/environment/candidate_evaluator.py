@@ -1,4 +1,4 @@
-"""From an extracted candidate to a turn with outcome and verdict: checkers, evaluation, conclusion."""
+"""From an extracted candidate to its findings, evaluation and conclusion."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ from typing import Any, TypeVar
 import attrs
 
 from kernelrl_core.environment.evaluation_service import EvaluationService
-from kernelrl_core.environment.scoring import conclude, forbidden
+from kernelrl_core.environment.scoring import Judgement, conclude, forbidden
 from kernelrl_core.errors import InfrastructureError, UsageError
 from kernelrl_core.interfaces.backends import Backend
 from kernelrl_core.interfaces.checkers import Checker
 from kernelrl_core.interfaces.evaluators import Evaluator
-from kernelrl_core.plugins.boundary import plugin_boundary
+from kernelrl_core.plugins.boundary import place_of, plugin_boundary
+from kernelrl_core.plugins.load_errors import error_text
+from kernelrl_core.plugins.output import output_to_stderr
 from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.recipe.evaluation_spec import EvaluationSpec
 from kernelrl_core.recipe.prerequisites import require_prerequisites
@@ -34,14 +36,10 @@ from kernelrl_core.types import (
     Extraction,
     Finding,
     Outcome,
-    Prompt,
-    Reply,
     Rule,
-    SampleId,
     Severity,
     Task,
     TaskSettings,
-    Turn,
     sha256_text,
 )
 from kernelrl_core.types.seeds import request_seed
@@ -139,71 +137,52 @@ class CandidateEvaluator:
                 see="gpu-models",
             )
 
-    async def evaluate(
-        self,
-        id: SampleId,  # noqa: A002
-        task: Task,
-        prompt: Prompt,
-        reply: Reply,
-        extraction: Extraction,
-        *,
-        seconds: Mapping[str, float] | None = None,
-        seed: str | None = None,
-    ) -> Turn:
-        """The turn with outcome and verdict, without score and feedback.
+    async def evaluate(self, task: Task, extraction: Extraction, *, seed: str | None = None) -> Judgement:
+        """Check and evaluate the extracted candidate, and conclude its outcome and verdict.
 
         Args:
-            seconds: durations of the turn's earlier phases; `check` and `evaluate` are added.
             seed: input seed as hex; None: derived from the secret, the task and the source.
 
         Raises:
             InfrastructureError: the evaluation failed.
             KernelRLError: a plugin failed, or the task is unusable.
         """
-        spent = dict(seconds or {})
-        before: tuple[Finding, ...] = ()
-        after: tuple[Finding, ...] = ()
+        seconds: dict[str, float] = {}
+        source_findings: tuple[Finding, ...] = ()
+        run_findings: tuple[Finding, ...] = ()
         evaluation: Evaluation | None = None
         if extraction.candidate is not None:
-            candidate, before, spent["check"] = await self._in_reader_thread(self._read, extraction.candidate, task)
+            read = await self._in_reader_thread(self._read, extraction.candidate, task)
+            candidate, source_findings, seconds["check"] = read
             extraction = attrs.evolve(extraction, candidate=candidate)
-            if forbidden(before, self.stated) is None:
+            if forbidden(source_findings, self.stated) is None:
                 begin = time.monotonic()
-                evaluation = await self._service.evaluate(self._request(task, candidate, seed, before))
-                spent["evaluate"] = time.monotonic() - begin
-                after = (*evaluation.findings, *await self._in_reader_thread(self._check, candidate, task, evaluation))
-        conclusion = conclude(extraction, evaluation, before, after, self.stated)
-        return Turn(
-            id=id,
-            task=task,
-            prompt=prompt,
-            reply=reply,
-            extraction=extraction,
-            # A rejected candidate gets the same score whether or not it ran.
-            evaluation=evaluation if conclusion.outcome is not Outcome.REJECTED else None,
-            findings=tuple(dict.fromkeys((*before, *after))),
-            outcome=conclusion.outcome,
-            verdict=conclusion.verdict,
-            message=conclusion.message,
-            seconds=spent,
-        )
+                evaluation = await self._service.evaluate(self._request(task, candidate, seed, source_findings))
+                seconds["evaluate"] = time.monotonic() - begin
+                checked = await self._in_reader_thread(self._check, candidate, task, evaluation)
+                run_findings = (*evaluation.findings, *checked)
+        conclusion = conclude(extraction, evaluation, source_findings, run_findings, self.stated)
+        # A rejected candidate gets the same score whether or not it ran.
+        is_rejected = conclusion.outcome is Outcome.REJECTED
+        findings = tuple(dict.fromkeys((*source_findings, *run_findings)))
+        return Judgement(extraction, None if is_rejected else evaluation, findings, conclusion, seconds)
 
-    async def verify(self, turn: Turn, *, trials: int, sizes: bool) -> Turn:
-        """Verify a correct turn: evaluate its kernel again, strictly and on other inputs. Only `verified` and `seconds`
-        change; `verified` stays None after an infrastructure error.
+    async def verify(
+        self, task: Task, candidate: Candidate, findings: Sequence[Finding], *, trials: int, sizes: bool
+    ) -> bool | None:
+        """Whether a correct candidate is correct when it is evaluated again, strictly and on other inputs; None after
+        an infrastructure error.
 
         Args:
+            findings: those of the first evaluation.
             trials: number of correctness trials.
             sizes: also call the kernel on inputs of other sizes.
 
         Raises:
             KernelRLError: a plugin failed.
         """
-        if turn.candidate is None:
-            return turn
-        begin = time.monotonic()
-        as_in_recipe = attrs.evolve(turn.task, settings=TaskSettings())
-        request = self._request(as_in_recipe, turn.candidate, None, turn.findings)
+        as_in_recipe = attrs.evolve(task, settings=TaskSettings())
+        request = self._request(as_in_recipe, candidate, None, findings)
         settings = attrs.evolve(
             request.settings,
             profile="strict",
@@ -212,16 +191,12 @@ class CandidateEvaluator:
             timing_method="replay",
             probes=(*EvaluationSettings().probes, *(("sizes",) if sizes else ())),
         )
-        seed = request_seed(self._secret, f"verify {turn.task.sha256}", request.source_sha256)
-        verified = None
+        seed = request_seed(self._secret, f"verify {task.sha256}", request.source_sha256)
         try:
             found = await self._service.evaluate(attrs.evolve(request, settings=settings, seed=seed))
         except InfrastructureError:
-            pass  # the evaluation service has logged it; the evaluation of the turn itself is valid
-        else:
-            verified = found.outcome is Outcome.CORRECT and all(f.severity is Severity.NOTE for f in found.findings)
-        seconds = {**turn.seconds, "verify": time.monotonic() - begin}
-        return attrs.evolve(turn, verified=verified, seconds=seconds)
+            return None  # the evaluation service has logged it; the first evaluation is valid
+        return found.outcome is Outcome.CORRECT and all(one.severity is Severity.NOTE for one in found.findings)
 
     def forbids(self, kernel: str, reference: str) -> bool:
         """Whether a kernel that a prompt may show breaks a stated rule by its source. It is not executed, so a rule
@@ -260,11 +235,12 @@ class CandidateEvaluator:
         for name, checker in self._checkers.items():
             try:
                 # `check` may be a generator, so iterate inside the `try`.
-                found = checker.check(candidate, task, evaluation)
-                found = [attrs.evolve(finding, checker=finding.checker or name) for finding in found]
-            except Exception as error:
+                with output_to_stderr():
+                    found = checker.check(candidate, task, evaluation)
+                    found = [attrs.evolve(finding, checker=finding.checker or name) for finding in found]
+            except (Exception, SystemExit) as error:
                 # A checker must not be able to stop a run: continue with a note instead of its findings.
-                findings.append(self._failure(name, candidate, f"{type(error).__name__}: {error}"))
+                findings.append(self._failure(name, candidate, f"{error_text(error)}{place_of(error)}"))
                 continue
             findings += found
             declared = {rule.id for rule in checker.rules}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import attrs
 
 from kernelrl_core.environment.candidate_evaluator import CandidateEvaluator
 from kernelrl_core.environment.retrieval import Retrieval, RetrievedExamples, make_retrieval
-from kernelrl_core.environment.scoring import WeightedReward, score
+from kernelrl_core.environment.scoring import PromptExamples, WeightedReward, judged_turn, score
 from kernelrl_core.interfaces.feedback import Feedback
 from kernelrl_core.interfaces.tasks import TaskSource
 from kernelrl_core.plugins.boundary import plugin_boundary, returned
@@ -22,7 +23,7 @@ from kernelrl_core.prompts.extraction import extract
 from kernelrl_core.recipe.evaluation_spec import spec_of
 from kernelrl_core.recipe.prerequisites import recipe_uses, require_prerequisites
 from kernelrl_core.recipe.schema import Recipe
-from kernelrl_core.types import CHECKER_FAILED, Extraction, Outcome, Prompt, Reply, SampleId, Task, Turn
+from kernelrl_core.types import CHECKER_FAILED, Extraction, Prompt, Reply, SampleId, Task, Turn
 
 __all__ = ["Environment"]
 
@@ -96,11 +97,15 @@ class Environment:
         reply: Reply,
         *,
         seconds: Mapping[str, float],
+        staleness: int = 0,
+        examples: PromptExamples = PromptExamples(),  # noqa: B008  # frozen
     ) -> Turn:
         """Extract, evaluate and score a reply; the turn includes feedback, but no verification.
 
         Args:
             seconds: durations of the turn's earlier phases.
+            staleness: number of updates since the weights that sampled the reply.
+            examples: the retrieved examples of the prompt.
 
         Raises:
             InfrastructureError: the evaluation failed.
@@ -113,7 +118,9 @@ class Environment:
             backend=self.recipe.backend.use,
             thinking=reply.thinking,
         )
-        return await self.evaluate_extraction(id, task, prompt, reply, extraction, seconds=seconds)
+        return await self.evaluate_extraction(
+            id, task, prompt, reply, extraction, seconds=seconds, staleness=staleness, examples=examples
+        )
 
     async def evaluate_extraction(
         self,
@@ -124,14 +131,23 @@ class Environment:
         extraction: Extraction,
         *,
         seconds: Mapping[str, float],
+        staleness: int = 0,
+        examples: PromptExamples = PromptExamples(),  # noqa: B008  # frozen
         seed: str | None = None,
     ) -> Turn:
-        """Evaluate and score an extraction, with feedback. Arguments and errors as in `CandidateEvaluator.evaluate`."""
-        turn = await self.evaluator.evaluate(id, task, prompt, reply, extraction, seconds=seconds, seed=seed)
-        if turn.outcome is Outcome.INFRA_ERROR:
-            return turn
+        """Evaluate and score an extraction, with feedback. Arguments and errors as in `evaluate_reply`.
+
+        Args:
+            seed: input seed as hex; see `CandidateEvaluator.evaluate`.
+        """
+        judgement = await self.evaluator.evaluate(task, extraction, seed=seed)
+        turn = judged_turn(id, task, prompt, reply, judgement, seconds=seconds, staleness=staleness, examples=examples)
+        return turn if turn.masked else self._scored(turn)
+
+    def _scored(self, turn: Turn) -> Turn:
+        """The turn with its score and its feedback; reward components and the formatter read the turn itself."""
         self._warn_of_failed_checkers(turn)
-        weights = task.settings.weights
+        weights = turn.task.settings.weights
         rewards = [attrs.evolve(r, weight=weights.get(r.name, r.weight)) for r in self._rewards]
         turn = attrs.evolve(turn, score=score(turn, rewards, self.recipe.verdicts))
         label = f"feedback {self.recipe.feedback.use!r}"
@@ -149,9 +165,20 @@ class Environment:
                 )  # fmt: skip
 
     async def verify(self, turn: Turn) -> Turn:
-        """Verify a correct turn with the recipe's `verify` settings; see `CandidateEvaluator.verify`."""
+        """Verify a correct turn with the recipe's `verify` settings. Only `verified` and `seconds` change.
+
+        Raises:
+            KernelRLError: a plugin failed.
+        """
+        if turn.candidate is None:
+            return turn
+        began = time.monotonic()
         settings = self.recipe.verify
-        return await self.evaluator.verify(turn, trials=settings.trials, sizes=settings.sizes)
+        verified = await self.evaluator.verify(
+            turn.task, turn.candidate, turn.findings, trials=settings.trials, sizes=settings.sizes
+        )
+        seconds = {**turn.seconds, "verify": time.monotonic() - began}
+        return attrs.evolve(turn, verified=verified, seconds=seconds)
 
     async def examples(self, task: Task, recorded: Turn | None = None) -> RetrievedExamples:
         """Up to `retriever.k` retrieved examples for the group of a task, best first; empty without a retriever.

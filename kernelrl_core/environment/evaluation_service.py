@@ -22,7 +22,9 @@ import tenacity
 from kernelrl_core.environment.evaluation_cache import EvaluationCache
 from kernelrl_core.errors import EvaluationError, InfrastructureError, KernelRLError, PluginError
 from kernelrl_core.interfaces.evaluators import Evaluator
-from kernelrl_core.plugins.boundary import returned
+from kernelrl_core.plugins.boundary import place_of, returned
+from kernelrl_core.plugins.load_errors import error_text
+from kernelrl_core.plugins.output import output_to_stderr
 from kernelrl_core.types import Evaluation, EvaluationRequest, Outcome
 from kernelrl_core.types.serialization import to_json
 
@@ -219,14 +221,15 @@ class EvaluationService:
 
     async def _once(self, request: EvaluationRequest) -> Evaluation:
         try:
-            evaluation = await self._evaluator.evaluate(request)
+            with output_to_stderr():
+                evaluation = await self._evaluator.evaluate(request)
         except InfrastructureError as error:
             raise EvaluationError.at_boundary(error) from error.__cause__
         except KernelRLError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             logger.exception("the evaluator raised an undeclared exception")
-            raise PluginError(f"the evaluator failed: {type(error).__name__}: {error}") from error
+            raise PluginError(f"the evaluator failed: {error_text(error)}{place_of(error)}") from error
         evaluation = returned(evaluation, Evaluation, "the evaluator", "evaluate")
         # With `checked` set, the evaluator did all that this machine supports, so a retry would change nothing.
         if evaluation.outcome is Outcome.INFRA_ERROR and not evaluation.checked:

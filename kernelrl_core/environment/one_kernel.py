@@ -10,7 +10,7 @@ import asyncio
 import attrs
 
 from kernelrl_core.environment.candidate_evaluator import CandidateEvaluator
-from kernelrl_core.environment.scoring import lost_turn
+from kernelrl_core.environment.scoring import judged_turn, lost_turn
 from kernelrl_core.errors import InfrastructureError, KernelRLError
 from kernelrl_core.interfaces.evaluators import Evaluator
 from kernelrl_core.plugins.registry import Registry
@@ -39,29 +39,31 @@ async def evaluate_kernel(evaluator: CandidateEvaluator, task: Task, text: str) 
     backend, fences = evaluator.spec.backend.use, evaluator.backend.facts.fences
     try:
         extraction = await asyncio.to_thread(extract_file, text, fences=fences, backend=backend)
-        return await evaluator.evaluate(where, task, prompt, reply, extraction)
+        judgement = await evaluator.evaluate(task, extraction)
     except InfrastructureError as error:
         return lost_turn(where, task, prompt, error, reply=reply)
+    return judged_turn(where, task, prompt, reply, judgement)
 
 
 def find_backends(source: str, registry: Registry) -> list[str]:
-    """The installed backends that find a kernel in a source. C++ is last, because host code is C++, too.
+    """The installed backends that find a kernel in a source, those of a host language last.
 
     Without one, those that find sources in which kernels may be that they cannot read.
     """
-    found: list[str] = []
-    possible: list[str] = []
+    found: list[tuple[bool, str]] = []
+    possible: list[tuple[bool, str]] = []
     for component in registry.components("backends"):
         name = registry.label("backends", component)
         try:
-            facts = registry.make("backends", Use(name)).source_facts(source)
+            backend = registry.make("backends", Use(name))
+            facts = backend.source_facts(source)
             if facts.kernels:
-                found.append(name)
+                found.append((backend.facts.host_language, name))
             elif facts.embedded and facts.unread:
-                possible.append(name)
+                possible.append((backend.facts.host_language, name))
         except (KernelRLError, TypeError, ValueError):  # a plugin that is not installed completely
             continue
-    return sorted(found or possible, key=lambda name: name.rpartition(":")[2] == "cpp")
+    return [name for _, name in sorted(found or possible, key=lambda entry: entry[0])]
 
 
 def why_untimed(spec: EvaluationSpec, evaluator: Evaluator, registry: Registry) -> str:

@@ -1,4 +1,4 @@
-"""Outcome, verdict and score of a turn from extraction, findings and evaluation. Pure functions.
+"""Outcome, verdict and score of a turn from extraction, findings and evaluation, and the turn. Pure functions.
 
 No other module changes an outcome. Precedence: `format_error`, `rejected`, `hacked`, then that of the evaluation.
 """
@@ -8,14 +8,19 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from numbers import Real
+from types import MappingProxyType
 
 import attrs
 
 from kernelrl_core.errors import InfrastructureError, KernelRLError, PluginError
 from kernelrl_core.interfaces.rewards import Reward, RewardBounds
+from kernelrl_core.plugins.boundary import place_of, plugin_test
+from kernelrl_core.plugins.load_errors import error_text
+from kernelrl_core.plugins.output import output_to_stderr
 from kernelrl_core.recipe.schema import VerdictSettings
 from kernelrl_core.types import (
     Evaluation,
+    ExcludedExample,
     Extraction,
     Finding,
     Outcome,
@@ -25,12 +30,24 @@ from kernelrl_core.types import (
     SampleId,
     Score,
     Severity,
+    ShownExample,
     Task,
     Turn,
     Verdict,
 )
 
-__all__ = ["Conclusion", "WeightedReward", "conclude", "forbidden", "lost_turn", "score", "worst"]
+__all__ = [
+    "Conclusion",
+    "Judgement",
+    "PromptExamples",
+    "WeightedReward",
+    "conclude",
+    "forbidden",
+    "judged_turn",
+    "lost_turn",
+    "score",
+    "worst",
+]
 
 _VERDICTS = {Severity.NOTE: Verdict.CLEAN, Severity.SUSPECT: Verdict.SUSPECT, Severity.HACK: Verdict.HACK}
 _ROUNDING = 1e-9
@@ -45,6 +62,32 @@ class Conclusion:
     verdict: Verdict
     message: str
     """Reason for the outcome, for the feedback and for `kernelrl check`."""
+
+
+@attrs.frozen
+class PromptExamples:
+    """The retrieved examples of a prompt."""
+
+    shown: tuple[ShownExample, ...] = ()
+    """Those in the prompt, best first."""
+    excluded: tuple[ExcludedExample, ...] = ()
+    """Those that the prompt does not show, with the reasons."""
+
+
+@attrs.frozen
+class Judgement:
+    """Everything that checkers and evaluator say about the candidate of a reply."""
+
+    extraction: Extraction
+    """The candidate with its source facts, or the reason why there is none."""
+    evaluation: Evaluation | None
+    """None without a candidate, or if a stated rule rejects it."""
+    findings: tuple[Finding, ...]
+    """Findings on the source, of the judge, and on the evaluation."""
+    conclusion: Conclusion
+    """Outcome, verdict and message that follow from them."""
+    seconds: Mapping[str, float]
+    """Wall time of the phases `check` and `evaluate`, as far as they took place."""
 
 
 @attrs.frozen
@@ -114,13 +157,55 @@ def conclude(
     return Conclusion(evaluation.outcome, verdict, evaluation.message)
 
 
+def judged_turn(
+    where: SampleId,
+    task: Task,
+    prompt: Prompt,
+    reply: Reply,
+    judgement: Judgement,
+    *,
+    seconds: Mapping[str, float] = MappingProxyType({}),
+    staleness: int = 0,
+    examples: PromptExamples = PromptExamples(),  # frozen
+) -> Turn:
+    """The turn of a judged reply, without score, feedback and verification.
+
+    Args:
+        seconds: durations of the phases before the judgement.
+    """
+    return Turn(
+        id=where,
+        task=task,
+        prompt=prompt,
+        reply=reply,
+        extraction=judgement.extraction,
+        evaluation=judgement.evaluation,
+        findings=judgement.findings,
+        outcome=judgement.conclusion.outcome,
+        verdict=judgement.conclusion.verdict,
+        message=judgement.conclusion.message,
+        seconds={**seconds, **judgement.seconds},
+        staleness=staleness,
+        examples=examples.shown,
+        excluded_examples=examples.excluded,
+    )
+
+
 def lost_turn(
-    where: SampleId, task: Task, prompt: Prompt, error: InfrastructureError, *, reply: Reply | None = None
+    where: SampleId,
+    task: Task,
+    prompt: Prompt,
+    error: InfrastructureError,
+    *,
+    reply: Reply | None = None,
+    seconds: Mapping[str, float] = MappingProxyType({}),
+    examples: PromptExamples = PromptExamples(),  # frozen
 ) -> Turn:
     """A masked turn with outcome `infra_error`. No other function converts an infrastructure error to an outcome.
 
     Args:
         reply: the reply, if sampling succeeded and the evaluation failed.
+        seconds: durations of the phases before the error.
     """
     return Turn(
         id=where,
@@ -133,7 +218,10 @@ def lost_turn(
         outcome=Outcome.INFRA_ERROR,
         verdict=Verdict.CLEAN,
         message=str(error),
+        seconds=dict(seconds),
         lost_at=error.boundary or PluginError.boundary,
+        examples=examples.shown,
+        excluded_examples=examples.excluded,
     )
 
 
@@ -175,11 +263,12 @@ def _without_speedup(turn: Turn) -> Turn:
 
 
 def _component_score(component: WeightedReward, turn: Turn) -> float:
-    label, fix = f"rewards.{component.name}: {component.label}", "kernelrl plugins check PLUGIN tests it"
+    label, fix = f"rewards.{component.name}: {component.label}", plugin_test(component.label)
     try:
-        given: object = component.reward.score(turn)
-    except Exception as error:
-        message = f"{label} failed on sample {turn.id}: {type(error).__name__}: {error}"
+        with output_to_stderr():
+            given: object = component.reward.score(turn)
+    except (Exception, SystemExit) as error:
+        message = f"{label} failed on sample {turn.id}: {error_text(error)}{place_of(error)}"
         raise KernelRLError(message, fix=fix, see="plugin") from error
     bounds = component.bounds
     if not isinstance(given, Real) or not math.isfinite(given):

@@ -17,6 +17,7 @@ class KernelFile:
     """A kernel file of KernelBench."""
 
     level: int
+    """Level of the task."""
     number: int
     """Number of the task in its level."""
     sample: int
@@ -24,6 +25,7 @@ class KernelFile:
 
     @property
     def name(self) -> str:
+        """Name of the file."""
         return f"level_{self.level}_problem_{self.number}_sample_{self.sample}_kernel.py"
 
 

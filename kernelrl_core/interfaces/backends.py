@@ -1,155 +1,11 @@
-'''Backends: the languages a kernel can be written in.
+"""Backends: the languages a kernel can be written in.
 
 A backend has two classes. `Backend` works in the main process: it supplies the prompt's facts about the language and
 parses a source without executing it. `BackendRunner` works in the judge's zygote and in the runner: it builds and loads
 a candidate.
 
-    # src/kernelrl_plugin_numba_cpu/__init__.py
-    """Backend `numba_cpu` for kernelrl."""
-
-    from kernelrl_core.api import Component, Requires, hookimpl
-
-
-    @hookimpl
-    def kernelrl_backends() -> list[Component]:
-        return [
-            Component(
-                "numba_cpu",
-                target="kernelrl_plugin_numba_cpu.backend:NumbaCpu",
-                config="kernelrl_plugin_numba_cpu.options:NumbaCpuConfig",
-                summary="Loops that Numba compiles for the CPU",
-                requires=Requires(modules=("numba",), fix="pip install numba"),
-            )
-        ]
-
-    # src/kernelrl_plugin_numba_cpu/options.py
-    """Options of the backend `numba_cpu`."""
-
-    import attrs
-
-    from kernelrl_core.api.backends import BackendConfig
-    from kernelrl_core.api.config import PositiveInt
-
-
-    @attrs.frozen
-    class NumbaCpuConfig(BackendConfig):
-        """Options. `NumbaCpuRunner` gets them as a mapping."""
-
-        threads: PositiveInt = PositiveInt(1)
-        """Number of threads of a parallel loop."""
-
-    # src/kernelrl_plugin_numba_cpu/backend.py
-    """The backend `numba_cpu` in the main process."""
-
-    from kernelrl_core.api.backends import Backend, BackendFacts, Example, SourceFacts
-    from kernelrl_core.api.sources import decorated_kernels
-    from kernelrl_plugin_numba_cpu.options import NumbaCpuConfig
-
-    REFERENCE = """\\
-    import torch
-
-
-    class Model(torch.nn.Module):
-        def forward(self, x):
-            return x * x + 1
-
-
-    def get_inputs():
-        return [torch.randn(64, 1024)]
-
-
-    def get_init_inputs():
-        return []
-    """
-    KERNEL = """\\
-    import torch
-    from numba import njit
-
-
-    @njit
-    def square_plus_one(source, target):
-        for i in range(source.size):
-            target[i] = source[i] * source[i] + 1
-
-
-    class ModelNew(torch.nn.Module):
-        def forward(self, x):
-            target = torch.empty_like(x)
-            square_plus_one(x.numpy().ravel(), target.numpy().ravel())
-            return target
-    """
-
-
-    class NumbaCpu(Backend):
-        """Facts for the prompt, and the kernels of a source."""
-
-        runner = "kernelrl_plugin_numba_cpu.runner:NumbaCpuRunner"
-        facts = BackendFacts(
-            title="Numba",
-            fences=("numba",),
-            instructions="Write loops over NumPy arrays, decorate them with @njit and call them from ModelNew.forward.",
-            example=Example(REFERENCE, KERNEL, name="square plus one"),
-        )
-
-        def __init__(self, config: NumbaCpuConfig) -> None:
-            pass
-
-        def source_facts(self, source: str) -> SourceFacts:
-            return SourceFacts(kernels=decorated_kernels(source, ("numba.njit",)))
-
-    # src/kernelrl_plugin_numba_cpu/runner.py
-    """The backend `numba_cpu` in the zygote and in the runner."""
-
-    import importlib.util
-    from collections.abc import Mapping, Sequence
-    from typing import Any
-
-    from kernelrl_core.api.backends import BackendRunner
-
-
-    class NumbaCpuRunner(BackendRunner):
-        """Loads a candidate. Numba compiles a kernel at its first call."""
-
-        def mode(self, options: Mapping[str, Any], has_gpu: bool) -> str:
-            return "cpu"
-
-        def environment(self, mode: str, options: Mapping[str, Any]) -> Mapping[str, str]:
-            return {"NUMBA_NUM_THREADS": str(options.get("threads", 1))}
-
-        def preload(self, mode: str) -> Sequence[str]:
-            return ("numba",)
-
-        def load(self, path: str, options: Mapping[str, Any]) -> Any:
-            spec = importlib.util.spec_from_file_location("candidate", path)
-            assert spec is not None
-            assert spec.loader is not None
-            module = importlib.util.module_from_spec(spec)
-            spec.loader.exec_module(module)
-            return module.ModelNew
-
-    # tests/test_numba_cpu.py
-    """Contract and source facts of the backend `numba_cpu`."""
-
-    from kernelrl_core.testing.contracts import BackendContract
-    from kernelrl_plugin_numba_cpu.backend import NumbaCpu
-    from kernelrl_plugin_numba_cpu.options import NumbaCpuConfig
-
-
-    class TestContract(BackendContract):
-        component = "numba_cpu"
-
-
-    def test_a_kernel_that_forward_does_not_call_is_not_reached() -> None:
-        backend = NumbaCpu(NumbaCpuConfig())
-        source = backend.facts.example.kernel.replace("        square_plus_one(", "        print(")
-        (kernel,) = backend.source_facts(source).kernels
-        assert (kernel.name, kernel.line, kernel.reached) == ("square_plus_one", 6, False)
-
-In a recipe:
-
-    backend: {use: numba_cpu, threads: 4}
-    policy: {warm_start: null}   # it needs demonstrations
-'''
+`kernelrl plugins new backends NAME` writes a sample plugin.
+"""
 
 from __future__ import annotations
 
@@ -182,6 +38,9 @@ class BackendFacts:
     """Example for one-shot prompts."""
     few_shot: tuple[Example, ...] = ()
     """Further examples for few-shot prompts; empty: few-shot prompts use `example`."""
+    host_language: bool = False
+    """Whether sources of other backends contain this language, too, such as C++ beside CUDA. Another backend that finds
+    a kernel in a source is then the likelier one."""
 
 
 @attrs.frozen

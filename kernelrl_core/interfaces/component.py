@@ -35,6 +35,10 @@ class Component:
     """One line for tables."""
     requires: Requires = Requires()
     """Prerequisites that do not depend on the options."""
+    default: bool = False
+    """Whether it serves where nothing names a component of its kind: in `kernelrl check` the backend, the evaluator and
+    the checkers; in a recipe the keys `evaluator`, `advantage` and `feedback`; in `kernelrl tasks` the task source. Of
+    several defaults of a kind, a bundled one serves."""
 
     def load(self) -> Any:
         """Import the implementation.

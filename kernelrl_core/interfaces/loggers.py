@@ -1,97 +1,10 @@
-'''Loggers: observers of a run.
+"""Loggers: observers of a run.
 
 Each logger has a worker thread in which all its methods are called. An exception is logged
 and does not end the run.
 
-    # src/kernelrl_plugin_csv_file/__init__.py
-    """Logger `csv_file` for kernelrl."""
-
-    from kernelrl_core.api import Component, hookimpl
-
-
-    @hookimpl
-    def kernelrl_loggers() -> list[Component]:
-        return [
-            Component(
-                "csv_file",
-                target="kernelrl_plugin_csv_file.logger:CsvFile",
-                config="kernelrl_plugin_csv_file.options:CsvFileConfig",
-                summary="Mean score of each step in a CSV file",
-            )
-        ]
-
-    # src/kernelrl_plugin_csv_file/options.py
-    """Options of the logger `csv_file`."""
-
-    import attrs
-
-    from kernelrl_core.api.loggers import LoggerConfig
-
-
-    @attrs.frozen
-    class CsvFileConfig(LoggerConfig):
-        """Options."""
-
-        file: str = "reward.csv"
-        """Name of the file in the run directory."""
-
-    # src/kernelrl_plugin_csv_file/logger.py
-    """The logger `csv_file`."""
-
-    from collections.abc import Mapping
-    from pathlib import Path
-    from typing import Any, Literal
-
-    from kernelrl_core.api.loggers import Logger
-    from kernelrl_plugin_csv_file.options import CsvFileConfig
-
-
-    class CsvFile(Logger):
-        """A line `step,value` for each step."""
-
-        def __init__(self, config: CsvFileConfig) -> None:
-            self._name = config.file
-            self._path = Path()
-
-        def start(self, run_dir: Path, recipe: Mapping[str, Any], first_step: int) -> int:
-            self._path = run_dir / self._name
-            lines = self._path.read_text().split() if self._path.exists() else []
-            return int(lines[-1].partition(",")[0]) if lines else -1
-
-        def step(self, metrics: Mapping[str, Any]) -> None:
-            with self._path.open("a") as file:
-                file.write(f"{metrics['step']},{metrics.get('reward/mean', '')}\\n")
-
-        def finish(self, state: Literal["finished", "stopped", "failed"]) -> None:
-            """Every line is in the file already."""
-
-    # tests/test_csv_file.py
-    """Contract and file of the logger `csv_file`."""
-
-    from pathlib import Path
-
-    from kernelrl_core.testing.contracts import LoggerContract
-    from kernelrl_plugin_csv_file.logger import CsvFile
-    from kernelrl_plugin_csv_file.options import CsvFileConfig
-
-
-    class TestContract(LoggerContract):
-        component = "csv_file"
-
-
-    def test_a_resumed_run_continues_the_file(tmp_path: Path) -> None:
-        for step, held in ((0, -1), (1, 0)):
-            logger = CsvFile(CsvFileConfig())
-            assert logger.start(tmp_path, {}, step) == held
-            logger.step({"step": step, "reward/mean": 0.5})
-            logger.finish("stopped")
-        assert (tmp_path / "reward.csv").read_text() == "0,0.5\\n1,0.5\\n"
-
-In a recipe:
-
-    loggers:
-      curve: {use: csv_file, file: curve.csv}
-'''
+`kernelrl plugins new loggers NAME` writes a sample plugin.
+"""
 
 from __future__ import annotations
 

@@ -76,7 +76,8 @@ def gpu_vendors() -> frozenset[str]:
 def _absent(requires: Requires) -> Iterator[tuple[str, str]]:
     for module in requires.modules:
         if not _importable(module):
-            yield f"Python module {module}", f"pip install {module.partition('.')[0]}"
+            # A module need not have the name of its package, and the package of its name may be anybody's.
+            yield f"Python module {module}", f"install the package that provides {module.partition('.')[0]}"
     for program in requires.executables:
         if shutil.which(program) is None:
             yield f"program {program}", f"install {program} and put it on PATH"

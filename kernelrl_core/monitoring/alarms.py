@@ -27,9 +27,9 @@ from kernelrl_core.errors import more
 from kernelrl_core.sources.thinking import split_thinking
 from kernelrl_core.types import Group, Turn
 
-__all__ = ["PREFIX", "Alarms", "climbing", "entropy", "first_word", "is_repetitive", "moved"]
+__all__ = ["FINDING_PREFIX", "Alarms", "climbing", "entropy", "first_word", "is_repetitive", "moved"]
 
-PREFIX = "finding/"
+FINDING_PREFIX = "finding/"
 """Prefix of the metrics of findings."""
 _CLIMBING = {
     "collapse/opening_drift": "replies with an unusual first word",
@@ -90,7 +90,7 @@ class Alarms:
 
     def after(self, row: Mapping[str, Any]) -> list[str]:
         """Alarm lines after a step with these metrics. Must be called for every step in order, also before a resume."""
-        watched = {name for name in row if name.startswith(PREFIX) or name in _CLIMBING or name in _LEVELS}
+        watched = {name for name in row if name.startswith(FINDING_PREFIX) or name in _CLIMBING or name in _LEVELS}
         self._rows.append({name: float(row[name]) for name in watched})
         lines = [
             f"alarm: finding {rule!r}: {last:.0%} of samples in the last {_WINDOW} steps, {before:.0%} before; "
@@ -162,10 +162,10 @@ def _climbing(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[s
         return {}
     earlier, last = rows[:-_WINDOW], rows[-_WINDOW:]
     found = {}
-    for name in names or sorted({key for row in last for key in row if key.startswith(PREFIX)}):
+    for name in names or sorted({key for row in last for key in row if key.startswith(FINDING_PREFIX)}):
         was, now = (statistics.fmean(float(row.get(name, 0.0)) for row in part) for part in (earlier, last))
         if now >= _LEAST_RATE and now >= _TIMES * was:
-            found[name.removeprefix(PREFIX)] = (was, now)
+            found[name.removeprefix(FINDING_PREFIX)] = (was, now)
     return found
 
 

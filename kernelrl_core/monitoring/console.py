@@ -17,7 +17,7 @@ from rich.progress import Progress as ProgressBar
 
 from kernelrl_core.monitoring.events import Event, PhaseStarted, StepFinished, TurnFinished
 from kernelrl_core.monitoring.progress import Progress, progress_text
-from kernelrl_core.monitoring.timeline import KINDS, shares_text
+from kernelrl_core.monitoring.timeline import TIME_KINDS, shares_text
 from kernelrl_core.types import Turn
 
 __all__ = ["Console", "step_line"]
@@ -149,5 +149,5 @@ def step_line(row: Mapping[str, Any], n_steps: int) -> str:
         parts.append(f"infrastructure errors {row['infra_rate']:.0%}")
     if row.get("cost/total_usd"):
         parts.append(f"{row['cost/total_usd']:.2f} USD")
-    spent = shares_text({kind: row.get(f"time/in_{kind}", 0.0) for kind in KINDS}, row["time/total"])
+    spent = shares_text({kind: row.get(f"time/in_{kind}", 0.0) for kind in TIME_KINDS}, row["time/total"])
     return "  ".join([*parts, f"{row['time/total']:.1f} s{spent}"])

@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 
 from kernelrl_core.errors import KernelRLError, UsageError, suggestion
-from kernelrl_core.recipe.schema import PriceSettings, Recipe, TrainSettings
+from kernelrl_core.recipe.schema import CostSettings, PriceSettings, Recipe, TrainSettings, Use
 from kernelrl_core.sources.yaml import load_yaml
 from kernelrl_core.types import Turn
 
@@ -21,6 +21,7 @@ __all__ = [
     "BudgetReached",
     "CostMeter",
     "Spent",
+    "known_prices",
     "prices_of",
     "spent_on_row",
     "spent_on_step",
@@ -73,17 +74,22 @@ class Spent:
 
 
 def prices_of(recipe: Recipe) -> PriceSettings:
-    """The prices of the recipe, completed from its price table, then from the options of policy and evaluator.
+    """The prices of a recipe; see `known_prices`."""
+    return known_prices(recipe.cost, recipe.policy, recipe.evaluator)
+
+
+def known_prices(cost: CostSettings, policy: Use, evaluator: Use) -> PriceSettings:
+    """The prices of `cost`, completed from its price table, then from the options of policy and evaluator.
 
     Raises:
         UsageError: the price table cannot be read, or has no entry for the model.
     """
     known: dict[str, float] = {}
-    for use in (recipe.evaluator, recipe.policy):
+    for use in (evaluator, policy):
         known |= use.options.prices()
-    if recipe.cost.table is not None:
-        known |= _table_entry(recipe.cost.table, getattr(recipe.policy.options, "model", None) or recipe.policy.use)
-    given = attrs.asdict(recipe.cost.prices, filter=lambda _, value: value is not None)
+    if cost.table is not None:
+        known |= _table_entry(cost.table, getattr(policy.options, "model", None) or policy.use)
+    given = attrs.asdict(cost.prices, filter=lambda _, value: value is not None)
     return PriceSettings(**{**known, **given})
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from kernelrl_core.interfaces.loggers import Logger
 from kernelrl_core.monitoring.events import Event, StepFinished, TurnFinished
+from kernelrl_core.plugins.output import output_to_stderr
 
 __all__ = ["LoggerThreads", "Recorded"]
 
@@ -80,11 +81,13 @@ class _LoggerThread:
 
     def start(self, run_dir: Path, recipe: Mapping[str, Any], first_step: int, recorded: Recorded) -> None:
         try:
-            held = self._logger.start(run_dir, recipe, first_step)
+            held: object = self._logger.start(run_dir, recipe, first_step)
+            if held is not None and not isinstance(held, int):
+                raise TypeError(f"start returned {held!r}, not the last step that it has, or None")
             self._last = first_step - 1 if held is None else held
             for metrics, rows in recorded(self._last):
                 self.step(metrics, rows)
-        except Exception:  # plugin code, or a damaged journal; an error in it must not end the run
+        except (Exception, SystemExit):  # plugin code, or a damaged journal; an error in it must not end the run
             self._failed = True
             _log.exception("logger %r failed in start; it gets no events, and the run continues", self.name)
 
@@ -103,13 +106,14 @@ class _LoggerThread:
             return
         try:
             getattr(self._logger, method)(*arguments)
-        except Exception:  # plugin code; an error in it must not end the run
+        except (Exception, SystemExit):  # plugin code; an error in it must not end the run
             _log.exception("logger %r failed in %s; the run continues", self.name, method)
 
     def _work(self) -> None:
-        while (item := self.inbox.get()) is not None:
-            method, arguments = item
-            method(*arguments)
+        with output_to_stderr():
+            while (item := self.inbox.get()) is not None:
+                method, arguments = item
+                method(*arguments)
 
 
 _HELD_OUT = ("eval/", "eval_start/")

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kernelrl_core.algorithms.credit import Credit
-from kernelrl_core.monitoring.alarms import PREFIX
+from kernelrl_core.monitoring.alarms import FINDING_PREFIX
 from kernelrl_core.types import CHECKER_FAILED, Episode, Group, Outcome, Severity, Turn, Verdict
 
 __all__ = ["SeenKernels", "batch_metrics", "credit_metrics", "rollout_metrics", "step_metrics", "time_metrics"]
@@ -163,7 +163,10 @@ def _multiturn_metrics(episodes: Sequence[Episode], turns: Sequence[Turn]) -> di
 def _finding_rates(turns: Sequence[Turn]) -> dict[str, float]:
     """Share of the samples with each finding of severity suspect or hack."""
     rules = [{found.rule for found in turn.findings if found.severity is not Severity.NOTE} for turn in turns]
-    return {f"{PREFIX}{name}": sum(name in own for own in rules) / len(turns) for name in sorted(set().union(*rules))}
+    return {
+        f"{FINDING_PREFIX}{name}": sum(name in own for own in rules) / len(turns)
+        for name in sorted(set().union(*rules))
+    }
 
 
 def _token_metrics(turns: Sequence[Turn]) -> dict[str, float]:

@@ -22,9 +22,11 @@ class Progress:
     done: int = 0
     """Finished samples, including those of an interrupted run that are not repeated."""
     correct: int = 0
+    """Those of them with outcome `correct`."""
     detail: str = ""
     """Last line about the phase, such as `warm start: step 61 of 600, loss 5.110`."""
     began: float = attrs.field(factory=time.monotonic)
+    """Start of the phase in seconds of the monotonic clock."""
 
     def facts(self) -> dict[str, Any]:
         """Flat facts; `left_s` is None until a rate is known."""

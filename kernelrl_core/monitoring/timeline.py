@@ -18,9 +18,9 @@ import attrs
 
 from kernelrl_core.types import Turn
 
-__all__ = ["KINDS", "Span", "Timeline", "shares_text", "split_evaluation"]
+__all__ = ["TIME_KINDS", "Span", "Timeline", "shares_text", "split_evaluation"]
 
-KINDS = ("sampling", "building", "evaluating", "waiting", "training", "saving", "core")
+TIME_KINDS = ("sampling", "building", "evaluating", "waiting", "training", "saving", "core")
 """Activities. `waiting` is time in a queue: for a sampling slot, an evaluation worker, a device lease, or the start of
 judge processes."""
 _TEXTS = {"waiting": "queued for a worker or device"}
@@ -59,7 +59,7 @@ class Timeline:
             span.end = time.monotonic()
 
     def shares(self, begin: float, end: float) -> dict[str, float]:
-        """Seconds per kind between two times, for all of `KINDS`. Forgets the spans that ended before `end`."""
+        """Seconds per kind between two times, for all of `TIME_KINDS`. Forgets the spans that ended before `end`."""
         edges: defaultdict[float, Counter[str]] = defaultdict(Counter)
         edges[begin], edges[end] = Counter(), Counter()
         for span in self._spans:
@@ -71,7 +71,7 @@ class Timeline:
                     edges[last][kind] -= 1
                 start = stop
         self._spans = [span for span in self._spans if span.end is None or span.end > end]
-        seconds = dict.fromkeys(KINDS, 0.0)
+        seconds = dict.fromkeys(TIME_KINDS, 0.0)
         active: Counter[str] = Counter()
         for now, then in pairwise(sorted(edges)):
             for kind, n in edges[now].items():

@@ -71,8 +71,9 @@ def duration_text(facts: Mapping[str, Any], header: str) -> str:
 
 
 def header_entries(path: Path) -> dict[str, str]:
-    """The first sentences of the entries `Needs` and `Costs` of a recipe's header comment; empty without an entry."""
-    found = {"Needs": "", "Costs": ""}
+    """The first sentences of the entries `Needs`, `Costs` and `Tests` of a recipe's header comment; empty without an
+    entry. A recipe with `Tests` tests the installation: `kernelrl run` then lists the parts that worked."""
+    found = {"Needs": "", "Costs": "", "Tests": ""}
     entry = ""
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         if not line.startswith("#"):

@@ -11,11 +11,11 @@ import attrs
 
 import kernelrl_core
 from kernelrl_core.errors import LookupFailed, nearest, suggestion
-from kernelrl_core.planning.checks import contradictions
-from kernelrl_core.planning.effects import keys_without_effect
 from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.recipe.merge import Merged, merge_files, merge_layers, override_layers, shown_path
 from kernelrl_core.recipe.problems import Origin, Problem, RecipeError
+from kernelrl_core.recipe.rules.contradictions import contradictions
+from kernelrl_core.recipe.rules.effects import keys_without_effect
 from kernelrl_core.recipe.schema import PromptSettings, Recipe
 from kernelrl_core.recipe.structure import plain, structure_recipe
 
@@ -170,7 +170,7 @@ def checked_recipe(name: str, merged: Merged, registry: Registry) -> LoadedRecip
     if problems:
         raise RecipeError(merged.ordered(problems))
     recipe = Recipe(**structured.parts)
-    warnings = tuple(keys_without_effect(recipe, merged))
+    warnings = tuple(keys_without_effect(recipe, merged, registry))
     return LoadedRecipe(name, recipe, copy.deepcopy(resolve(recipe)), merged.sources, warnings)
 
 

@@ -15,6 +15,7 @@ def kernelrl_advantages() -> list[Component]:
             f"{module}:grpo",
             config=f"{module}:GrpoOptions",
             summary="Return minus group mean, divided by the group's standard deviation",
+            default=True,
         ),
         Component("dr_grpo", f"{module}:dr_grpo", summary="Return minus group mean"),
         Component("rloo", f"{module}:rloo", summary="Return minus mean of the other episodes"),

@@ -1,21 +1,21 @@
-"""Find, check and import the installed plugins, and call their hooks, each plugin separately.
+"""Find, import and register the installed plugins.
 
-pluggy's own loading is all or nothing: one failed import stops all later plugins, one failed hook discards the results
-of all, a duplicate name is skipped, and a misspelt hook is ignored silently. Here a failure is recorded for its plugin
-and affects no other.
+All plugins share one pluggy manager. Its own loading of entry points is all or nothing: one failed import stops all
+later plugins, and one failed hook discards the results of all. Here the entry points are loaded one by one. A failure
+is recorded for its plugin, which leaves the manager again.
 """
 
 from __future__ import annotations
 
 import contextlib
-import inspect
 import io
 import os
 import re
 import time
 import traceback
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from importlib import metadata
+from types import FunctionType
 from typing import Any, Literal
 
 import attrs
@@ -24,7 +24,8 @@ import pluggy
 from kernelrl_core.errors import nearest, suggestion
 from kernelrl_core.interfaces.component import Component
 from kernelrl_core.interfaces.hooks import GROUP, KINDS, Hooks
-from kernelrl_core.plugins.load_errors import SlowImports, explained, say
+from kernelrl_core.plugins.load_errors import fix_of_plugin, one_line
+from kernelrl_core.plugins.output import SlowImports, say
 from kernelrl_core.version import __version__
 
 __all__ = ["PluginInfo", "load_plugins"]
@@ -69,13 +70,16 @@ class _Found:
     requirements: tuple[str, ...] = ()
     problem: BaseException | None = None
 
+    def broken(self, failed_at: str, error: str, fix: str, trace: str = "") -> PluginInfo:
+        return PluginInfo(self.name, self.dist, self.version, "broken", one_line(error), fix, failed_at, trace)
+
 
 class _Refused(Exception):
-    """A plugin violates a requirement of the loader, at the point `failed_at`."""
+    """A plugin violates a requirement of the loader."""
 
-    def __init__(self, failed_at: str, message: str, fix: str) -> None:
+    def __init__(self, message: str, fix: str) -> None:
         super().__init__(message)
-        self.failed_at, self.fix = failed_at, fix
+        self.fix = fix
 
 
 def load_plugins(environment: Mapping[str, str] = os.environ) -> tuple[PluginInfo, ...]:
@@ -84,7 +88,10 @@ def load_plugins(environment: Mapping[str, str] = os.environ) -> tuple[PluginInf
     `KERNELRL_DISABLE_PLUGINS=a,b` disables plugins, `KERNELRL_PLUGINS=a,b` disables all others, and
     `KERNELRL_TRACE_PLUGINS=1` writes a line to stderr for every hook call.
     """
-    disabled = _names(environment.get("KERNELRL_DISABLE_PLUGINS", ""))
+    manager = pluggy.PluginManager(GROUP)
+    manager.add_hookspecs(Hooks)
+    for name in _names(environment.get("KERNELRL_DISABLE_PLUGINS", "")):
+        manager.set_blocked(name)
     only = _names(environment.get("KERNELRL_PLUGINS", ""))
     trace = environment.get("KERNELRL_TRACE_PLUGINS", "") not in ("", "0")
     owners: dict[str, _Found] = {}
@@ -92,19 +99,17 @@ def load_plugins(environment: Mapping[str, str] = os.environ) -> tuple[PluginInf
     with SlowImports() as slow:
         # `kernelrl-plugin-NAME` has precedence for NAME: a third-party distribution cannot replace a bundled plugin.
         for found in sorted(_installed(), key=lambda f: (f.name, not _named_after(f), f.dist)):
-            info = PluginInfo(found.name, found.dist, found.version, "ok")
             owner = owners.setdefault(found.name, found)
-            if found.name in disabled:
+            info = PluginInfo(found.name, found.dist, found.version, "ok")
+            if manager.is_blocked(found.name):
                 info = attrs.evolve(info, state="disabled", error="named in KERNELRL_DISABLE_PLUGINS")
             elif only and found.name not in only:
                 info = attrs.evolve(info, state="disabled", error="not named in KERNELRL_PLUGINS")
             elif owner is not found:
                 error = f"{owner.dist} and {found.dist} both provide a plugin {found.name!r}"
-                fix = f"pip uninstall {found.dist}"
-                info = attrs.evolve(info, state="broken", failed_at="name", error=error, fix=fix)
+                info = found.broken("name", error, f"pip uninstall {found.dist}")
             else:
-                with slow.watch(found.name):
-                    info = _load(found, info, trace=trace)
+                info = _load(manager, found, info, slow, trace=trace)
             plugins.append(info)
     return tuple(plugins)
 
@@ -145,41 +150,42 @@ def _installed() -> Iterator[_Found]:
             yield _Found(entry.name, name, version, entry, requirements)
 
 
-def _load(found: _Found, info: PluginInfo, *, trace: bool) -> PluginInfo:
-    phase = "metadata"
+def _load(
+    manager: pluggy.PluginManager, found: _Found, info: PluginInfo, slow: SlowImports, *, trace: bool
+) -> PluginInfo:
+    """Import and register one plugin, and call its hooks."""
+    stage = "metadata"
+    module: Any = None
     printed = io.StringIO()
     try:
         if found.problem is not None:
             raise found.problem
         assert found.entry is not None
-        phase = "version"
+        stage = "version"
         _check_version(found)
-        phase = "import"
+        stage = "import"
         if trace:
             say(f"importing plugin {found.name} ({found.entry.value})")
         # Output of a plugin must not mix with the output of a command.
-        with contextlib.redirect_stdout(printed):
+        with contextlib.redirect_stdout(printed), slow.of_plugin(found.name):
             module = found.entry.load()
-            manager = pluggy.PluginManager(GROUP)
-            manager.add_hookspecs(Hooks)
-            phase = "hooks"
-            _check_hooks(module)
-            manager.register(module, name=found.name)
-            _check_calls(manager, module)
+            stage = "hooks"
+            _register(manager, found.name, module)
+            marked = {caller.name for caller in manager.get_hookcallers(module) or ()}
             components = {}
             for kind in KINDS:
-                phase = f"kernelrl_{kind}"
-                if offered := _ask(manager, phase, found.name, trace=trace):
+                stage = f"kernelrl_{kind}"
+                if stage in marked and (offered := _offered(manager, module, found.name, stage, trace=trace)):
                     components[kind] = offered
     # SystemExit: a plugin that calls `sys.exit` during import must not end the command line.
     except (Exception, SystemExit) as error:
+        if manager.has_plugin(found.name):
+            manager.unregister(name=found.name)
         if isinstance(error, _Refused):
-            return attrs.evolve(
-                info, state="broken", failed_at=error.failed_at, error=_one_line(str(error)), fix=error.fix
-            )
-        message, fix = explained(error, found.dist, phase)
-        trace_text = "".join(traceback.format_exception(error))
-        return attrs.evolve(info, state="broken", failed_at=phase, error=message, fix=fix, trace=trace_text)
+            return found.broken(stage, str(error), error.fix)
+        value = found.entry.value if found.entry is not None else ""
+        message, fix = fix_of_plugin(error, stage, found.dist, value, found.requirements)
+        return found.broken(stage, message, fix, "".join(traceback.format_exception(error)))
     finally:
         if line := printed.getvalue().strip().partition("\n")[0]:
             say(f"plugin {found.name} prints while it is imported: {line[:100]!r}; fix: remove the print in the plugin")
@@ -200,66 +206,67 @@ def _check_version(found: _Found) -> None:
             message = (
                 f"{found.dist} {found.version} needs kernelrl{requirement.specifier}; this is kernelrl {__version__}"
             )
-            raise _Refused("version", message, f"pip install --upgrade {upgraded}")
+            raise _Refused(message, f"pip install --upgrade {upgraded}")
 
 
-def _check_hooks(module: Any) -> None:
-    """Hooks that are not marked, or misspelt: pluggy ignores the former, and the latter if they are not marked."""
-    for name, value in vars(module).items() if inspect.ismodule(module) else ():
-        if not inspect.isfunction(value) or hasattr(value, f"{GROUP}_impl"):
+def _register(manager: pluggy.PluginManager, name: str, module: Any) -> None:
+    """Register a plugin. pluggy ignores hooks that are not marked; a misspelt name is refused, marked or not."""
+    if not isinstance(module, Hashable):
+        raise _Refused(f"the entry point names a {type(module).__name__}, not a module", "name the module of the hooks")
+    for attribute, value in vars(module).items() if hasattr(module, "__dict__") else ():
+        if not isinstance(value, FunctionType) or hasattr(value, f"{GROUP}_impl"):
             continue
-        if name in _HOOKS:
-            message = f"{name} is not marked with @hookimpl, so the core would never call it"
-            raise _Refused("hooks", message, f"write @hookimpl above {name}")
-        prefix, _, kind = name.partition("_")
-        if prefix == GROUP and value.__module__ == module.__name__ and nearest(kind, KINDS):
-            raise _unknown_hook(name)
-
-
-def _check_calls(manager: pluggy.PluginManager, module: Any) -> None:
+        if attribute in _HOOKS:
+            message = f"{attribute} is not marked with @hookimpl, so the core would never call it"
+            raise _Refused(message, f"write @hookimpl above {attribute}")
+        prefix, _, kind = attribute.partition("_")
+        if prefix == GROUP and value.__module__ == getattr(module, "__name__", "") and nearest(kind, KINDS):
+            raise _unknown_hook(attribute)
+    manager.register(module, name=name)
     for caller in manager.get_hookcallers(module) or ():
-        if caller.name not in _HOOKS:
+        if not caller.has_spec():
             raise _unknown_hook(caller.name)
 
 
 def _unknown_hook(name: str) -> _Refused:
     message = f"{name} is not a hook of kernelrl {__version__}; {suggestion(name, _HOOKS)}"
-    return _Refused("hooks", message, f"rename it to {nearest(name, _HOOKS) or 'one of these'}")
+    return _Refused(message, f"rename it to {nearest(name, _HOOKS) or 'one of these'}")
 
 
-def _ask(manager: pluggy.PluginManager, hook: str, plugin: str, *, trace: bool) -> tuple[Component, ...]:
-    offered: list[Component] = []
-    for implementation in getattr(manager.hook, hook).get_hookimpls():
-        began = time.perf_counter()
-        returned = implementation.function()
-        if isinstance(returned, str | bytes | Component) or not isinstance(returned, Iterable):
-            raise _Refused(hook, f"{hook} returned {_shown(returned)}, not a list of Component", _FIX_RETURN)
-        # Exhaust the iterable first: a generator that fails must not leave some of its components.
-        offered.extend(returned)
-        if trace:
-            seconds = time.perf_counter() - began
-            say(f"{plugin}.{hook} {seconds * 1e3:.2f} ms, {len(offered)} components")
-    seen = set()
+def _offered(
+    manager: pluggy.PluginManager, module: Any, plugin: str, hook: str, *, trace: bool
+) -> tuple[Component, ...]:
+    """The components that a plugin returns from a hook that it implements."""
+    others = [other for _, other in manager.list_name_plugin() if other is not None and other is not module]
+    began = time.perf_counter()
+    results = manager.subset_hook_caller(hook, others)()
+    # pluggy drops a result of None.
+    returned = results[0] if results else None
+    if isinstance(returned, str | bytes | Component) or not isinstance(returned, Iterable):
+        shown = "None" if returned is None else f"one {type(returned).__name__}"
+        raise _Refused(f"{hook} returned {shown}, not a list of Component", _FIX_RETURN)
+    # Exhaust the iterable first: a generator that fails must not leave some of its components.
+    offered = tuple(returned)
+    if trace:
+        duration_ms = (time.perf_counter() - began) * 1e3
+        say(f"{plugin}.{hook} {duration_ms:.2f} ms, {len(offered)} components")
+    seen: set[str] = set()
     for component in offered:
-        if not isinstance(component, Component):
-            raise _Refused(hook, f"{hook} returned {type(component).__name__}, not a Component", _FIX_RETURN)
-        if not isinstance(component.name, str) or not component.name or ":" in component.name:
-            message = f"{hook}: {component.name!r} is not a valid component name (text without ':')"
-            raise _Refused(hook, message, "name it like an option, such as 'brevity'")
+        _check_component(hook, component)
         if component.name in seen:
             message = f"{hook} returns two components named {component.name!r}"
-            raise _Refused(hook, message, "give each component of a kind its own name")
+            raise _Refused(message, "give each component of a kind its own name")
         seen.add(component.name)
-        for target in filter(None, (component.target or "-", component.config)):
-            if not (isinstance(target, str) and _TARGET.fullmatch(target)):
-                message = f"{hook}: {component.name}: {target!r} is not of the form `module:attribute`"
-                raise _Refused(hook, message, "write, for example, 'my_plugin.brevity:Brevity'")
-    return tuple(offered)
+    return offered
 
 
-def _shown(returned: object) -> str:
-    return "None" if returned is None else f"one {type(returned).__name__}"
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
+def _check_component(hook: str, component: Any) -> None:
+    if not isinstance(component, Component):
+        raise _Refused(f"{hook} returned {type(component).__name__}, not a Component", _FIX_RETURN)
+    if not isinstance(component.name, str) or not component.name or ":" in component.name:
+        message = f"{hook}: {component.name!r} is not a valid component name (text without ':')"
+        raise _Refused(message, "name it like an option, such as 'brevity'")
+    for target in filter(None, (component.target or "-", component.config)):
+        if not (isinstance(target, str) and _TARGET.fullmatch(target)):
+            message = f"{hook}: {component.name}: {target!r} is not of the form `module:attribute`"
+            raise _Refused(message, "write, for example, 'my_plugin.brevity:Brevity'")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
@@ -19,9 +18,10 @@ from kernelrl_core.interfaces.component import Component
 from kernelrl_core.interfaces.requirements import Missing, missing_requirements
 from kernelrl_core.plugins.declarations import declaration_faults
 from kernelrl_core.plugins.kinds import KINDS_BY_NAME, public_methods
-from kernelrl_core.plugins.known_distributions import distribution_of, known_distributions
-from kernelrl_core.plugins.load_errors import fix_of
+from kernelrl_core.plugins.known_distributions import default_components, distribution_of, known_distributions
+from kernelrl_core.plugins.load_errors import error_text, fix_of_component
 from kernelrl_core.plugins.loading import PluginInfo, load_plugins
+from kernelrl_core.plugins.output import SlowImports, output_to_stderr
 
 if TYPE_CHECKING:
     from kernelrl_core.interfaces.advantages import AdvantageFunction
@@ -85,6 +85,19 @@ class Registry:
         """All components of a kind, ordered by plugin."""
         return tuple(component for _, component in self._offers(kind))
 
+    def defaults(self, kind: str) -> tuple[str, ...]:
+        """Names of the components that plugins declare as defaults of their kind. If no installed plugin declares one:
+        those of bundled plugins, so that an error names the distribution to install."""
+        declared = [self.label(kind, component) for component in self.components(kind) if component.default]
+        return tuple(declared) or default_components(kind)
+
+    def default(self, kind: str) -> str:
+        """Name of the component that serves where nothing names one: the only default of its kind, or the bundled one
+        of several; empty if there is none."""
+        names = self.defaults(kind)
+        bundled = [name for name in names if name.rpartition(":")[2] in default_components(kind)]
+        return names[0] if len(names) == 1 else bundled[0] if len(bundled) == 1 else ""
+
     def find(self, kind: str, name: str) -> Component:
         """The component named `name` or `plugin:name`.
 
@@ -140,7 +153,12 @@ class Registry:
         """Import the implementation of a component without calling it. Raises like `make`."""
         plugin, component = self._locate(kind, name)
         what = f"{_singular(kind)} {component.name!r}"
-        loaded = self._guarded(plugin, component, f"cannot import the {what}", component.load)
+
+        def load() -> Any:
+            with SlowImports() as slow, slow.of_implementation(f"{what} of plugin {plugin.name}"):
+                return component.load()
+
+        loaded = self._guarded(plugin, component, f"cannot import the {what}", load)
         if not callable(loaded):
             raise PluginFailed(
                 f"plugin {plugin.name}: the {what} ({component.target}) is a {type(loaded).__name__}, not a class",
@@ -245,7 +263,12 @@ class Registry:
         what = f"{_singular(kind)} {name!r}"
         if hits:
             choices = ", ".join(f"{plugin.name}:{wanted}" for plugin, _ in hits)
-            raise LookupFailed(f"several plugins provide {what}; write one of: {choices}")
+            bundled = [plugin.name for plugin, _ in hits if plugin.dist == distribution_of(kind, wanted)]
+            others = [plugin.name for plugin, _ in hits if plugin.name not in bundled]
+            # A bundled recipe cannot be edited; an override or the variable serves there, too.
+            message = f"several plugins provide {what}; write one of: {choices}"
+            fix = f"write it in the recipe or after the command (KEY.use={[*bundled, *others][0]}:{wanted})"
+            raise LookupFailed(message, fix=f"{fix}, or set KERNELRL_DISABLE_PLUGINS={','.join(others)}")
         self._refuse_if_unavailable(kind, wanted_plugin, wanted, what)
         names = {component.name for _, component in offers}
         names |= {f"{plugin.name}:{component.name}" for plugin, component in offers if wanted_plugin}
@@ -282,7 +305,8 @@ class Registry:
 
     def _guarded(self, plugin: PluginInfo, component: Component, failure: str, call: Callable[[], T]) -> T:
         try:
-            return call()
+            with output_to_stderr():
+                return call()
         except KernelRLError:
             raise
         except ModuleNotFoundError as error:
@@ -295,10 +319,9 @@ class Registry:
 
     @staticmethod
     def _failed(plugin: PluginInfo, component: Component, failure: str, error: BaseException) -> PluginFailed:
-        message = " ".join("".join(traceback.format_exception_only(error)).split())
         return PluginFailed(
-            f"plugin {plugin.name} ({plugin.dist} {plugin.version}): {failure}: {message}",
-            fix=fix_of(error, component)
+            f"plugin {plugin.name} ({plugin.dist} {plugin.version}): {failure}: {error_text(error)}",
+            fix=fix_of_component(error, component)
             or "rerun with --debug for the traceback, and report it to the plugin's author",
         )
 

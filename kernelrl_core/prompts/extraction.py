@@ -30,9 +30,9 @@ from typing import Any, Literal
 import attrs
 
 from kernelrl_core.sources.chat_formats import END_OF_TURN
-from kernelrl_core.sources.syntax import MAX_DEPTH, MAX_SOURCE_CHARACTERS, parse
 from kernelrl_core.sources.thinking import cut_thinking
 from kernelrl_core.types import Candidate, Extraction
+from kernelrl_sources.syntax import MAX_DEPTH, MAX_SOURCE_CHARACTERS, parse
 
 __all__ = [
     "MAX_REPLY_CHARACTERS",

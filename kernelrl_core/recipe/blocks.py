@@ -9,9 +9,10 @@ from typing import Any
 
 import attrs
 
+from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.recipe.schema import Recipe, Use
 
-__all__ = ["Block", "block_at", "blocks", "core_keys", "uses"]
+__all__ = ["Block", "block_at", "blocks", "component_name", "core_keys", "uses"]
 
 _KINDS = {
     "tasks": "tasks",
@@ -38,8 +39,8 @@ class Block:
     """Class of the typed block."""
     named: bool
     """Whether the key maps names to blocks, such as `rewards`, or is one block."""
-    default: str = ""
-    """Component of a block without `use`; empty if `use` is required."""
+    optional: bool = False
+    """Whether `use` may be missing: the component is then the declared default of its kind."""
 
 
 @functools.cache
@@ -54,9 +55,13 @@ def blocks() -> Mapping[str, Block]:
         named = typing.get_origin(hint) is dict
         inner = typing.get_args(hint)[1] if named else hint
         cls = next(c for c in (inner, *typing.get_args(inner)) if isinstance(c, type) and issubclass(c, Use))
-        default = field.default.use if isinstance(field.default, Use) else ""
-        found[field.name] = Block(_KINDS[field.name], cls, named, default)
+        found[field.name] = Block(_KINDS[field.name], cls, named, optional=isinstance(field.default, Use))
     return found
+
+
+def component_name(block: Block, entry: Mapping[Any, Any], registry: Registry) -> Any:
+    """The component that an entry of a block names, as written, or the default of its kind; None or empty: neither."""
+    return entry["use"] if "use" in entry else registry.default(block.kind) if block.optional else ""
 
 
 def block_at(path: tuple[str, ...]) -> Block | None:

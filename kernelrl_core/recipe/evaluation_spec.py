@@ -7,8 +7,9 @@ from typing import Any
 
 import attrs
 
-from kernelrl_core.plugins.registry import Registry
+from kernelrl_core.plugins.registry import Registry, registry
 from kernelrl_core.plugins.use import Use
+from kernelrl_core.recipe.blocks import blocks
 from kernelrl_core.recipe.merge import Merged, merge_layers, override_layers
 from kernelrl_core.recipe.parts import read_parts
 from kernelrl_core.recipe.schema import Recipe
@@ -25,12 +26,25 @@ __all__ = [
 
 EVALUATION_KEYS = ("backend", "evaluator", "evaluation", "checkers", "forbid")
 """Recipe keys of an evaluation specification, in the order of its fields."""
-DEFAULT_EVALUATION: Mapping[str, Any] = {
-    "backend": {"use": "triton"},
-    "evaluator": {"use": "local"},
-    "checkers": {"source": {"use": "source_rules"}, "measured": {"use": "evaluation_rules"}},
-}
-"""Evaluation keys of `kernelrl check` without `--recipe`."""
+
+
+class _DefaultEvaluation(Mapping[str, Any]):
+    """The default components of the installed plugins. Read on use: importing this module loads no plugin."""
+
+    def __getitem__(self, key: str) -> Any:
+        if key == "checkers":
+            return {name.rpartition(":")[2]: {"use": name} for name in registry().defaults("checkers")}
+        return {"use": registry().default(blocks()[key].kind)}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(("backend", "evaluator", "checkers"))
+
+    def __len__(self) -> int:
+        return 3
+
+
+DEFAULT_EVALUATION: Mapping[str, Any] = _DefaultEvaluation()
+"""Evaluation keys of `kernelrl check` without `--recipe`: the components that plugins declare as defaults."""
 
 
 @attrs.frozen

@@ -14,7 +14,10 @@ from typing import Any, Literal
 
 import attrs
 
+from kernelrl_core.plugins.registry import registry
 from kernelrl_core.plugins.use import Use
+from kernelrl_core.recipe.blocks import blocks
+from kernelrl_core.recipe.schema.recipe import DECLARED
 from kernelrl_core.recipe.structure import field_types, plain, type_words
 
 __all__ = ["FieldDescription", "describe_fields", "field_docs", "yaml_text"]
@@ -78,7 +81,7 @@ def describe_fields(cls: type[Any]) -> list[FieldDescription]:
         limits = " and ".join(_limits(field.validator))
         nested = [one for one in (hint, *typing.get_args(hint)) if isinstance(one, type) and attrs.has(one)]
         inner = tuple(part for one in nested if not issubclass(one, Use) for part in describe_fields(one))
-        default = _default_text(field.default)
+        default = _default_text(field)
         example = default if default not in ("required", "null", "[]", "{}") and "other" not in default else ""
         found.append(
             FieldDescription(
@@ -107,7 +110,12 @@ def _limits(validator: Any) -> Iterator[str]:
             yield f"{one.compare_op} {one.bound:g}"
 
 
-def _default_text(default: Any) -> str:
+def _default_text(field: Any) -> str:
+    if "default" in field.metadata:
+        return str(field.metadata["default"])
+    default = field.default
+    if default == DECLARED:
+        return f"{{use: {registry().default(blocks()[field.name].kind)}}}"
     if default is attrs.NOTHING:
         return "required"
     if hasattr(default, "factory"):

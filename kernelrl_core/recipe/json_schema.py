@@ -78,7 +78,7 @@ def _choice(registry: Registry, block: Block) -> dict[str, Any]:
                 "type": "object",
                 "description": component.summary,
                 "properties": {"use": {"const": label}, **core, **options["properties"]},
-                "required": [*([] if block.default else ["use"])],
+                "required": [*([] if block.optional else ["use"])],
                 "additionalProperties": False,
             }
         )

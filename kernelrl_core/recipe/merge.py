@@ -12,7 +12,8 @@ from typing import Any
 
 import attrs
 
-from kernelrl_core.recipe.blocks import block_at, core_keys
+from kernelrl_core.plugins.registry import registry
+from kernelrl_core.recipe.blocks import block_at, component_name, core_keys
 from kernelrl_core.recipe.problems import COMMAND_LINE, Origin, Problem, RecipeError
 from kernelrl_core.sources import yaml
 
@@ -28,6 +29,7 @@ class Merged:
     """Plain data of merged recipe layers, before conversion to typed values."""
 
     data: dict[Any, Any] = attrs.field(factory=dict)
+    """Keys and values as YAML has them."""
     origins: dict[Keys, Origin] = attrs.field(factory=dict)
     """Path -> origin of its last assignment."""
     sources: tuple[Path, ...] = ()
@@ -239,7 +241,11 @@ def _without_old_options(
     old: Mapping[Any, Any], new: Mapping[Any, Any], path: Keys, origins: dict[Keys, Origin]
 ) -> Mapping[Any, Any]:
     block = block_at(path)
-    if block is None or "use" not in new or new["use"] == old.get("use", block.default):
+    if block is None or "use" not in new:
+        return old
+    named, before = str(new["use"]), str(component_name(block, old, registry()))
+    # `plugin:name` in place of `name` resolves a clash; the component stays the same.
+    if named == before or named.endswith(f":{before}"):
         return old
     kept = {key: value for key, value in old.items() if key in core_keys(block.cls)}
     for key in old.keys() - kept.keys():

@@ -9,9 +9,10 @@ import attrs
 
 from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.recipe.blocks import uses
-from kernelrl_core.recipe.component_checks import contradicting_precision, own_problems, unknown_rules
 from kernelrl_core.recipe.merge import Merged
 from kernelrl_core.recipe.problems import COMMAND_LINE, Problem, RecipeError
+from kernelrl_core.recipe.rules.components import own_problems
+from kernelrl_core.recipe.rules.evaluation import least_precision, unknown_rules
 from kernelrl_core.recipe.schema import Recipe
 from kernelrl_core.recipe.structure import structure_recipe
 
@@ -44,7 +45,7 @@ def read_parts(merged: Merged, keys: Sequence[str], registry: Registry) -> dict[
     parts = {key: value for key, value in structured.parts.items() if key in keys}
     found = [mistake for path, use in uses(parts) for mistake in own_problems(path, use)]
     if "evaluation" in parts:
-        found += contradicting_precision(parts["evaluation"])
+        found += least_precision(parts["evaluation"])
     if "checkers" in parts and "forbid" in parts:
         found += unknown_rules(parts["checkers"], parts["forbid"], registry)
     problems += [mistake.problem(merged) for mistake in found]

@@ -32,9 +32,11 @@ class Problem:
     """One mistake in a recipe."""
 
     origin: Origin
+    """File and line."""
     path: str
     """Dotted path in the recipe; empty for the whole recipe."""
     message: str
+    """A sentence without place and hint."""
     hint: str = ""
     """The nearest correct name, or the command or change that fixes it."""
     missing: bool = False

@@ -21,11 +21,12 @@ from kernelrl_core.errors import KernelRLError, MissingPrerequisite, nearest, su
 from kernelrl_core.interfaces.config import ComponentConfig
 from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.recipe import schema
-from kernelrl_core.recipe.blocks import Block, block_at, blocks, core_keys
-from kernelrl_core.recipe.component_checks import own_problems
+from kernelrl_core.recipe.blocks import Block, block_at, blocks, component_name, core_keys
 from kernelrl_core.recipe.former import FORMER_KEYS, former_value
 from kernelrl_core.recipe.merge import Merged
 from kernelrl_core.recipe.problems import Problem, RecipeError
+from kernelrl_core.recipe.rules.components import own_problems
+from kernelrl_core.recipe.rules.evaluation import stated_rules
 from kernelrl_core.recipe.schema import Recipe, Use
 
 __all__ = ["Structured", "allows_none", "component_block", "field_types", "plain", "structure_recipe", "type_words"]
@@ -54,7 +55,7 @@ class Structured:
 
 
 def structure_recipe(merged: Merged, registry: Registry) -> Structured:
-    """Convert merged data to the values of a recipe. Imports config classes but no implementations."""
+    """Convert merged data to the values of a recipe. Imports config classes, and of implementations only checkers."""
     walk = _Walk(merged, registry)
     hints = typing.get_type_hints(Recipe)
     parts: dict[str, Any] = {}
@@ -74,6 +75,8 @@ def structure_recipe(merged: Merged, registry: Registry) -> Structured:
             value = walk.part(field.name, hints[field.name], value)
         if value is not _INVALID and len(walk.problems) == before:
             parts[field.name] = value
+    if merged.data.get("forbid") is None and "checkers" in parts:
+        parts["forbid"] = stated_rules(parts["checkers"], registry)
     return Structured(parts, tuple(walk.problems))
 
 
@@ -146,7 +149,7 @@ class _Walk:
         if not isinstance(value, Mapping):
             return self.expected("a mapping with 'use: NAME'", value, path)
         values = {key: self._core_value(block.cls, field, value, path) for key, field in core_keys(block.cls).items()}
-        name = value.get("use", block.default)
+        name = component_name(block, value, self.registry)
         if not name or not isinstance(name, str):
             kind_names = sorted(component.name for component in self.registry.components(block.kind))
             if "use" in value and value["use"] is not None:
@@ -378,7 +381,7 @@ class _Walk:
         value: Any = self.merged.data
         for key in path:
             value = value[key]
-        name = str(value.get("use", block.default))
+        name = str(component_name(block, value, self.registry))
         return f"; for the options of {name!r}: kernelrl plugins show {self.registry.plugin_of(block.kind, name).name}"
 
     def _known_paths(self) -> Iterator[Keys]:
@@ -395,7 +398,7 @@ class _Walk:
             if not isinstance(value, Mapping):
                 continue
             for entry_name, entry in value.items() if block.named else [("", value)]:
-                use = entry.get("use", block.default) if isinstance(entry, Mapping) else None
+                use = component_name(block, entry, self.registry) if isinstance(entry, Mapping) else None
                 try:
                     options = field_types(self.registry.config_class(block.kind, use)) if isinstance(use, str) else {}
                 except Exception:  # reported when the block itself is read

@@ -10,13 +10,13 @@ evaluation and the adapters for other libraries all drive this class. `run_episo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 import attrs
 
 from kernelrl_core.environment.environment import Environment
 from kernelrl_core.environment.retrieval import RetrievedExamples
-from kernelrl_core.environment.scoring import lost_turn
+from kernelrl_core.environment.scoring import PromptExamples, lost_turn
 from kernelrl_core.errors import InfrastructureError, StorageError
 from kernelrl_core.monitoring.timeline import split_evaluation
 from kernelrl_core.plugins.boundary import plugin_boundary
@@ -94,7 +94,7 @@ class EpisodeRunner:
         self.turns = tuple(turns)
         """Finished turns."""
         self._request: SampleRequest | None = None
-        self._examples: dict[str, Any] = {}
+        self._examples = PromptExamples()
 
     @property
     def episode(self) -> Episode:
@@ -124,11 +124,17 @@ class EpisodeRunner:
         """
         self._require_current(request)
         turn = await self._environment.evaluate_reply(
-            request.id, self.task, request.prompt, sampled.reply, seconds=sampled.seconds
+            request.id,
+            self.task,
+            request.prompt,
+            sampled.reply,
+            seconds=sampled.seconds,
+            staleness=sampled.staleness,
+            examples=self._examples,
         )
         if is_verified(turn, self._environment.recipe, self.id.purpose):
             turn = await self._environment.verify(turn)
-        return self._add(attrs.evolve(turn, staleness=sampled.staleness) if sampled.staleness else turn)
+        return self._add(turn)
 
     def submit_lost(self, request: SampleRequest, error: InfrastructureError, sampled: Sampled | None = None) -> Turn:
         """Record a masked turn for an infrastructure error. It ends the episode.
@@ -140,9 +146,16 @@ class EpisodeRunner:
             ValueError: `request` is not the current request.
         """
         self._require_current(request)
-        reply = sampled.reply if sampled is not None else None
-        turn = lost_turn(request.id, self.task, request.prompt, error, reply=reply)
-        return self._add(turn if sampled is None else attrs.evolve(turn, seconds=sampled.seconds))
+        turn = lost_turn(
+            request.id,
+            self.task,
+            request.prompt,
+            error,
+            reply=sampled.reply if sampled is not None else None,
+            seconds=sampled.seconds if sampled is not None else {},
+            examples=self._examples,
+        )
+        return self._add(turn)
 
     def _make_request(self, where: SampleId) -> SampleRequest:
         environment, recipe = self._environment, self._environment.recipe
@@ -156,7 +169,7 @@ class EpisodeRunner:
                 examples=retrieved,
                 turns=self.turns,
             )
-        self._examples = self._examples_of(retrieved, fitted.examples) if self._retrieves() else {}
+        self._examples = self._examples_of(retrieved, fitted.examples) if self._retrieves() else PromptExamples()
         sampling, temperature = recipe.sampling, recipe.sampling.temperature
         if self.id.purpose == "eval" and recipe.eval.temperature is not None:
             temperature = recipe.eval.temperature
@@ -175,19 +188,20 @@ class EpisodeRunner:
         use = self._environment.recipe.retriever
         return use is not None and use.shows_at(len(self.turns))
 
-    def _examples_of(self, retrieved: Sequence[Example], shown: Sequence[Example]) -> dict[str, Any]:
-        """Fields of the turn that name the examples of its prompt."""
-        own, dropped = ShownExample("", "backend"), [example for example in retrieved if example not in shown]
-        return {
-            "examples": tuple(
+    def _examples_of(self, retrieved: Sequence[Example], shown: Sequence[Example]) -> PromptExamples:
+        """The examples of a prompt, and those for which it was too long."""
+        own = ShownExample("", "backend")
+        dropped = [example for example in retrieved if example not in shown]
+        return PromptExamples(
+            shown=tuple(
                 ShownExample(example.id, example.origin, example.similarity) if example in retrieved else own
                 for example in shown
             ),
-            "excluded_examples": (
+            excluded=(
                 *self._retrieved.excluded,
                 *(ExcludedExample(example.id, example.origin, example.similarity, "length") for example in dropped),
             ),
-        }
+        )
 
     def _is_over(self) -> bool:
         if len(self.turns) >= self._environment.recipe.episode.turns:
@@ -200,7 +214,6 @@ class EpisodeRunner:
             raise ValueError(f"{request.id} is not the current request of this episode")
 
     def _add(self, turn: Turn) -> Turn:
-        turn = attrs.evolve(turn, **self._examples) if self._examples else turn
         self.turns, self._request = (*self.turns, turn), None
         return turn
 

@@ -159,10 +159,23 @@ class RolloutQueue:
     Args:
         make: returns the rollout of a step, not started.
         n_steps: number of steps of the run; later steps are never started.
+        staleness: number of steps that are sampled ahead of the update of a step.
+        fills_slots: replies are limited in number, so the steps ahead start with the step and fill its free slots.
+            Otherwise they start when all of its groups are complete.
+        stops: whether the current step is the last one that the user waits for, so that none starts ahead of it.
     """
 
-    def __init__(self, make: Callable[[int], Rollout], n_steps: int) -> None:
+    def __init__(
+        self,
+        make: Callable[[int], Rollout],
+        n_steps: int,
+        *,
+        staleness: int = 0,
+        fills_slots: bool = False,
+        stops: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._make, self._n_steps = make, n_steps
+        self._staleness, self._fills_slots, self._stops = staleness, fills_slots, stops
         self._started: dict[int, Rollout] = {}
 
     async def __aenter__(self) -> RolloutQueue:
@@ -177,15 +190,30 @@ class RolloutQueue:
         """The tasks of a started step."""
         return self._started[step].tasks
 
-    async def start(self, first: int, last: int | None = None) -> None:
-        """Start the steps `first` to `last` (inclusive) that are not started yet."""
-        for step in range(first, min(first if last is None else last, self._n_steps - 1) + 1):
+    async def start(self, step: int) -> None:
+        """Start a step that is not started yet; with `fills_slots` also the steps ahead of it."""
+        await self._start(step, step)
+        if self._fills_slots:
+            await self.start_ahead(step)
+
+    async def start_ahead(self, step: int) -> None:
+        """Start the steps that are sampled ahead of the update of `step`; none if the run stops after it."""
+        if not self._stops():
+            await self._start(step + 1, step + self._staleness)
+
+    async def start_next(self, step: int) -> None:
+        """Start the step after `step`, whose update is finished; not if the run stops after it."""
+        if not self._stops():
+            await self._start(step + 1, step + 1)
+
+    async def _start(self, first: int, last: int) -> None:
+        for step in range(first, min(last, self._n_steps - 1) + 1):
             if step not in self._started:
                 self._started[step] = await self._make(step).__aenter__()
 
     async def groups(self, step: int) -> AsyncIterator[Group]:
         """Yield the complete groups of a step; start the step if necessary. Raises like iteration of `Rollout`."""
-        await self.start(step)
+        await self._start(step, step)
         async for group in self._started[step]:
             yield group
         await self._started.pop(step).__aexit__(None, None, None)

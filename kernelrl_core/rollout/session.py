@@ -19,6 +19,7 @@ from kernelrl_core.plugins.boundary import plugin_boundary
 from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.prompts.composer import MINIMUM_REPLY_TOKENS
 from kernelrl_core.prompts.history import require_kept_thinking
+from kernelrl_core.recipe.rules.training import missing_capabilities
 from kernelrl_core.recipe.schema import Recipe
 from kernelrl_core.rollout.sampler import Sampler
 from kernelrl_core.rollout.sampling_slots import SamplingSlots
@@ -35,7 +36,6 @@ _log = logging.getLogger(__name__)
 class Session:
     """A started policy and its environment."""
 
-    recipe: Recipe
     environment: Environment
     policy: Policy
     timeline: Timeline = attrs.field(factory=Timeline, init=False)
@@ -44,6 +44,11 @@ class Session:
     def __attrs_post_init__(self) -> None:
         slots = SamplingSlots(self.recipe.sampling.concurrency, self.recipe.episode.turns, self.timeline)
         object.__setattr__(self, "sampler", Sampler(self.policy, self.policy_label, slots, self.timeline))
+
+    @property
+    def recipe(self) -> Recipe:
+        """The recipe of the environment."""
+        return self.environment.recipe
 
     @property
     def policy_label(self) -> str:
@@ -78,7 +83,7 @@ async def open_session(
     cache = cache_directory()
     policy: Policy = registry.make("policies", recipe.policy)
     environment = Environment.from_recipe(recipe, registry=registry, secret=secret, cache_dir=cache)
-    session = Session(recipe, environment, policy)
+    session = Session(environment, policy)
     try:
         _require_warm_start(recipe, policy)
         # First: an evaluator that cannot work must not cost the start of a policy, let alone a sample.
@@ -126,45 +131,20 @@ def _require_warm_start(recipe: Recipe, policy: Policy) -> None:
 
 
 def require_learning(recipe: Recipe, policy: Policy) -> TrainablePolicy:
-    """The policy, checked for all capabilities that the recipe's training needs.
+    """The started policy, checked for all capabilities that the recipe's training needs.
+
+    `start` may remove capabilities that the options of the policy declare.
 
     Raises:
-        UsageError: the policy cannot learn or lacks the loss, the ratio or the log-probabilities of the recipe, or
-            `train.group_size` is below `train.min_group_size`.
+        UsageError: the policy cannot learn, or lacks the loss, the ratio or the log-probabilities of the recipe.
     """
-    losses = policy.capabilities.losses
-    if not losses or not isinstance(policy, TrainablePolicy):
+    if not policy.capabilities.losses or not isinstance(policy, TrainablePolicy):
         raise UsageError(
             f"policy {recipe.policy.use!r} cannot learn",
             fix="run kernelrl eval RECIPE, or choose another policy",
             see="policy-options",
         )
-    if recipe.train.loss not in losses:
-        raise UsageError(
-            f"train.loss: policy {recipe.policy.use!r} has no loss {recipe.train.loss!r}; "
-            f"it has {', '.join(sorted(losses))}"
-        )
-    if recipe.train.ratio_level not in policy.capabilities.ratios:
-        raise UsageError(
-            f"train.ratio: policy {recipe.policy.use!r} supports only "
-            f"{' or '.join(sorted(policy.capabilities.ratios))}, not {recipe.train.ratio}",
-            fix="remove train.ratio, or choose another policy",
-            see="policy-options",
-        )
-    for key, wanted, offered in (
-        ("train.mismatch", recipe.train.mismatch is not None, policy.capabilities.logprobs),
-        ("train.kl", recipe.train.kl > 0, policy.capabilities.reference),
-    ):
-        if wanted and not offered:
-            whose = "current weights" if key == "train.mismatch" else "reference policy"
-            raise UsageError(
-                f"{key}: policy {recipe.policy.use!r} gives no log-probabilities of its {whose}",
-                fix=f"remove {key}, or choose another policy",
-                see="policy-options",
-            )
-    if recipe.train.group_size < recipe.train.min_group_size:
-        raise UsageError(
-            f"train.group_size {recipe.train.group_size} is below train.min_group_size {recipe.train.min_group_size}, "
-            "so every group would be masked"
-        )
+    lacking = next(missing_capabilities(recipe.train, recipe.policy, policy.capabilities), None)
+    if lacking is not None:
+        raise UsageError(f"{'.'.join(lacking.path)}: {lacking.message}", fix=lacking.hint, see="policy-options")
     return policy

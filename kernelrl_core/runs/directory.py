@@ -35,6 +35,7 @@ from kernelrl_core.version import __version__
 __all__ = ["JOURNALS", "RunDir", "State", "default_name", "find_run", "list_runs", "recipe_text"]
 
 State = Literal["running", "finished", "stopped", "failed", "killed"]
+"""State of a run."""
 
 JOURNALS = ("samples", "credits", "metrics", "checkpoints", "eval_samples", "begun")
 """Names of the journals, which are created with the run directory."""

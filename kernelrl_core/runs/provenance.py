@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelrl_core.interfaces.gpus import nvidia_gpus
-from kernelrl_core.plugins.boundary import plugin_boundary
+from kernelrl_core.plugins.boundary import plugin_boundary, returned_plain
 from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.recipe.evaluation_spec import spec_of
 from kernelrl_core.recipe.prerequisites import require_prerequisites
@@ -67,7 +67,7 @@ def retriever_identity(recipe: Recipe, registry: Registry) -> dict[str, Any]:
     require_prerequisites([("retrievers", use)], spec_of(recipe), registry)
     retriever = registry.make("retrievers", use)
     with plugin_boundary(f"retriever {use.use!r}", "identity"):
-        return dict(retriever.identity())
+        return returned_plain(retriever.identity(), f"retriever {use.use!r}", "identity")
 
 
 def _gpus() -> list[str]:

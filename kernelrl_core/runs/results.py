@@ -16,6 +16,7 @@ from kernelrl_core.runs.row_shapes import SAMPLE, fault
 __all__ = ["Results", "find_results", "last_rows", "read_reports"]
 
 Purpose = Literal["train", "eval"]
+"""Purpose of a turn: training, or a held-out evaluation."""
 _REPORT = {"rows": [SAMPLE]}
 _JOURNALS: dict[Purpose, str] = {"train": "samples", "eval": "eval_samples"}
 
@@ -25,6 +26,7 @@ class Results:
     """A run, or a file of `kernelrl eval --output`."""
 
     path: Path
+    """Run directory, or the file."""
     run: RunDir | None = None
     """The run; None: `path` is a file."""
 

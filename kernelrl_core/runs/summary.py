@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kernelrl_core.monitoring.progress import progress_text
-from kernelrl_core.monitoring.timeline import KINDS, shares_text
+from kernelrl_core.monitoring.timeline import TIME_KINDS, shares_text
 from kernelrl_core.recipe.schema import Recipe
 from kernelrl_core.runs.directory import RunDir
 from kernelrl_core.sources.yaml import YamlProblem, parse
@@ -47,7 +47,7 @@ def summary(run: RunDir) -> dict[str, Any]:
         "progress": run.progress() if state == "running" else None,
         "stopped_in": _stopped_in(run) if state in ("stopped", "failed", "killed") else None,
         "seconds_per_step": _mean(rows[-10:], "time/total"),
-        "seconds_spent_on": {kind: sum(row.get(f"time/in_{kind}", 0.0) for row in rows) for kind in KINDS},
+        "seconds_spent_on": {kind: sum(row.get(f"time/in_{kind}", 0.0) for row in rows) for kind in TIME_KINDS},
         "usd": next((row["cost/total_usd"] for row in reversed(rows) if "cost/total_usd" in row), None),
     }
 

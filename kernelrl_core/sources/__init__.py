@@ -1,1 +1,1 @@
-"""Parsing of Python sources, error texts and YAML, shared with plugins."""
+"""Reading of replies, kernel files, task files and YAML."""

@@ -6,9 +6,9 @@ import ast
 from collections.abc import Callable, Collection, Iterator
 from typing import TypeGuard
 
-from kernelrl_core.sources.reachability import SourceIndex, names_in, parse_source
-from kernelrl_core.sources.syntax import children, walk
 from kernelrl_core.types.replies import KernelFact
+from kernelrl_sources.reachability import SourceIndex, names_in, parse_source
+from kernelrl_sources.syntax import children, walk
 
 __all__ = ["decorated_kernels"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from kernelrl_core.sources.syntax import parse
+from kernelrl_sources.syntax import parse
 
 __all__ = ["is_floating", "named_dtypes"]
 

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from kernelrl_core.errors import UsageError
-from kernelrl_core.sources.syntax import parse
+from kernelrl_sources.syntax import parse
 
 __all__ = ["parse_task_source"]
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import Literal
 
-from kernelrl_core.sources.similarity import NearDuplicates, nearly_equal
 from kernelrl_core.types import Task
+from kernelrl_sources.similarity import NearDuplicates, nearly_equal
 
 __all__ = ["Address", "LeakGuard", "address_of", "decontaminated"]
 

@@ -14,6 +14,7 @@ from kernelrl_core.errors import KernelRLError, UsageError
 from kernelrl_core.planning.load import LoadedRecipe, load_recipe
 from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.recipe.former import since_former_versions
+from kernelrl_core.recipe.structure import component_block
 from kernelrl_core.runs.checkpoints import checkpoint_damage, choose_checkpoint
 from kernelrl_core.runs.directory import RunDir, find_run
 from kernelrl_core.sources.yaml import load_yaml
@@ -40,8 +41,27 @@ def run_recipe(run: RunDir, registry: Registry, overrides: Sequence[str] = ()) -
         *(override for override, _ in since_former_versions(data)),
         *_without_retired_rules(data, run, registry),
     ]
+    if not any(override.startswith("forbid=") for override in former):
+        former += _without_ignored_rules(data, registry)
     kept = [override for override in former if override.partition("=")[0] not in given]
     return load_recipe(str(path), (*kept, *overrides), registry=registry)
+
+
+def _without_ignored_rules(saved: Mapping[str, Any], registry: Registry) -> list[str]:
+    """The override of `forbid` that removes the rules which none of the checkers has. A saved recipe may list such
+    rules: the former default did, and they were ignored."""
+    forbid, checkers = saved.get("forbid"), saved.get("checkers")
+    if not isinstance(forbid, list):
+        return []
+    known: set[str] = set()
+    for block in checkers.values() if isinstance(checkers, Mapping) else ():
+        try:
+            checker = registry.make("checkers", component_block("checkers", block, registry))
+        except KernelRLError:
+            return []  # reported with everything else that is wrong in the recipe
+        known |= {rule.id for rule in checker.rules}
+    kept = [rule for rule in forbid if rule in known]
+    return [f"forbid=[{', '.join(kept)}]"] if kept != forbid else []
 
 
 def notices(run: RunDir) -> list[str]:

@@ -69,7 +69,13 @@ async def train(run: TrainingRun, schedule: TaskSchedule) -> bool:
     await restore(run, schedule)
     at_start = await held_out(run, 0) if recipe.eval.at_start and journal.next_step == 0 else {}
     monitor.start_clock()
-    async with RolloutQueue(lambda step: step_rollout(run, schedule, step), schedule.n_steps) as rollouts:
+    async with RolloutQueue(
+        lambda step: step_rollout(run, schedule, step),
+        schedule.n_steps,
+        staleness=recipe.train.staleness,
+        fills_slots=recipe.sampling.concurrency is not None,
+        stops=run.stop_requested,
+    ) as rollouts:
         for step in range(journal.next_step, schedule.n_steps):
             if run.stop_requested():
                 return False
@@ -88,8 +94,7 @@ async def train_step(
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Rollout, credit, update and held-out evaluation of one step. Returns its metrics row and its credit rows."""
     recipe, session, began = run.session.recipe, run.session, time.monotonic()
-    ahead = 0 if run.stop_requested() else recipe.train.staleness
-    await rollouts.start(step, step + ahead if recipe.sampling.concurrency is not None else step)
+    await rollouts.start(step)
     planned = planned_samples(recipe, len(rollouts.tasks(step)))
     update = run.learner.begin(step, schedule.n_steps, planned)
     groups: list[Group] = []
@@ -101,7 +106,7 @@ async def train_step(
         await update.add(credits_)
     require_turns(groups, f"step {step}", resume=f"kernelrl resume {run.directory.path}")
     rolled_out = time.monotonic()
-    await rollouts.start(step + 1, step + (0 if run.stop_requested() else recipe.train.staleness))
+    await rollouts.start_ahead(step)
     batch.sort(key=lambda credit: credit.turn.id)
     credit_rows = [credit.row() for credit in batch]
     await run.journal.record_credits(credit_rows)
@@ -114,8 +119,7 @@ async def train_step(
     row |= schedule.learn(step, groups, row) | run.monitor.measure(groups)
     row |= run.journal.cache_hit(batch) | learned
     if recipe.eval.is_due(step + 1, schedule.n_steps):
-        if not run.stop_requested():
-            await rollouts.start(step + 1)  # sampled with the same weights as the held-out evaluation
+        await rollouts.start_next(step)  # sampled with the same weights as the held-out evaluation
         row |= await held_out(run, step + 1)
     row |= time_metrics(groups)
     return row | {"time/rollout": rolled_out - began, "time/train": trained - rolled_out}, credit_rows

@@ -79,6 +79,8 @@ class Rule:
     """Violations that it does not find, and what finds them."""
     cost: str = ""
     """Cost of the check: calls or time; empty: it reads the source or an existing result."""
+    stated: bool = False
+    """Whether recipes with its checker state the rule unless they set `forbid`."""
 
 
 CHECKER_FAILED_RULE = Rule(

@@ -16,7 +16,8 @@ from kernelrl_core.cli.main import COMMANDS, cli
 def commands_page() -> str:
     """The page with one section per command."""
     context = click.Context(cli, info_name="kernelrl", **cli.context_settings)
-    plugins = [(name, component.summary) for _, name, component in bundled("commands")]
+    # A command with a space is one of a group, and has its section there.
+    plugins = [(name, component.summary) for _, name, component in bundled("commands") if " " not in name]
     rows = [(name, summary) for name, (_, summary) in COMMANDS.items()] + plugins
     parts = [
         "# Commands",

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import attrs
-
 from docpages.markdown import note, wrapped
 from kernelrl_core.plugins.registry import registry
 from kernelrl_core.recipe.explain import default_rules, evaluator_rules
-from kernelrl_core.recipe.schema import Recipe
 from kernelrl_core.types import CHECKER_FAILED_RULE, Rule
 
 
@@ -37,7 +34,7 @@ def findings_page() -> str:
         + "\n".join(f"| [`{rule.id}`](#{rule.id}) | {rule.severity.value} | {by} |" for by, rule in declared_rules()),
     ]
     for by, rule in declared_rules():
-        stated = ", stated by default" if rule.id in attrs.fields(Recipe).forbid.default else ""
+        stated = ", stated by default" if rule.stated else ""
         rows = {
             "meaning": rule.reason,
             "rule": rule.statement,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import pkgutil
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -24,27 +23,22 @@ from docpages.docstrings import (
     texts_below,
 )
 from docpages.markdown import linked, note, wrapped
-from kernelrl_core import testing
 from kernelrl_core.interfaces.component import Component
 from kernelrl_core.interfaces.config import ComponentConfig, MachineFact
 from kernelrl_core.interfaces.requirements import Requires
 from kernelrl_core.plugins.kinds import KINDS_BY_NAME
-from kernelrl_core.plugins.new_package import documentation, read_sample
-from kernelrl_core.testing.contracts import CONTRACTS, ComponentContract
 from kernelrl_core.types import (
     Candidate,
     Evaluation,
-    Extraction,
     Finding,
     Outcome,
     Rule,
-    SampleId,
-    Score,
     Severity,
-    TaskSettings,
     Turn,
     Verdict,
 )
+from kernelrl_testing.contracts import CONTRACTS, ComponentContract
+from kernelrl_testing.new_package import read_sample
 
 KINDS = tuple(kind for kind in KINDS_BY_NAME if kind != "commands")
 """Kinds whose values and options are documented."""
@@ -69,8 +63,8 @@ def kind_page(kind: str) -> str:
     """The page of a kind."""
     known = KINDS_BY_NAME[kind]
     module, sample = importlib.import_module(known.module), read_sample(kind)
-    title, _, rest = documentation(kind).partition(": ")
-    prose, *_ = re.split(r"\n    # src/", rest, maxsplit=1)
+    title, _, prose = (inspect.getdoc(module) or "").partition(": ")
+    prose, *_ = prose.rsplit("\n\n", maxsplit=1)  # without the sentence on the sample, which follows below
     own = [getattr(module, name) for name in module.__all__]
     classes = [value for value in own if inspect.isclass(value) and value is not ComponentConfig]
     options = next((cls for cls in classes if issubclass(cls, ComponentConfig)), None)
@@ -127,15 +121,19 @@ def kind_page(kind: str) -> str:
 
 def values() -> dict[str, type[Any]]:
     """Name -> class of the values that the API exports, except those of the guide."""
-    seen: dict[str, type[Any]] = {}
+    return {name: cls for name, (cls, _) in _exported_values().items()}
+
+
+def _exported_values() -> dict[str, tuple[type[Any], str]]:
+    """Name -> class, and the first module of the API that exports it."""
+    seen: dict[str, tuple[type[Any], str]] = {}
     for kind in KINDS:
         public = importlib.import_module(KINDS_BY_NAME[kind].api)
         for name in public.__all__:
             value = getattr(public, name)
             if inspect.isclass(value) and value.__module__.startswith("kernelrl_core.types.") and value not in IN_GUIDE:
-                seen[name] = value
-    # Contained in other values; no module exports them.
-    return seen | {cls.__name__: cls for cls in (Extraction, SampleId, Score, TaskSettings)}
+                seen.setdefault(name, (value, public.__name__))
+    return seen
 
 
 def values_page() -> str:
@@ -149,8 +147,9 @@ def values_page() -> str:
             "the type of a field and its default."
         ),
     ]
-    for _, cls in sorted(values().items()):
-        parts += class_entry(cls, "##")
+    for name, (cls, module) in sorted(_exported_values().items()):
+        heading, *entry = class_entry(cls, "##")
+        parts += [heading, f"`from {module} import {name}`", *entry]
     return "\n\n".join(parts) + "\n"
 
 
@@ -166,16 +165,16 @@ def guide(text: str) -> str:
 
 
 def kit_modules() -> Iterator[Any]:
-    """The modules of the test kit."""
-    for found in pkgutil.iter_modules(testing.__path__, "kernelrl_core.testing."):
-        yield importlib.import_module(found.name)
+    """The public modules of the test kit."""
+    for name in ("contracts", "fakes", "fixtures", "kernels", "training", "values"):
+        yield importlib.import_module(f"kernelrl_testing.{name}")
 
 
 def testing_page() -> str:
     """The page with the public names of the test kit, except the contract classes of the kinds."""
     parts = [
         "# Test kit",
-        note("kernelrl_core.testing"),
+        note("kernelrl_testing"),
         wrapped(
             "The [guide](../plugins.md#test-kit) introduces the test kit. The page of a kind documents its contract "
             "class."

@@ -36,9 +36,9 @@ def python_page(pages: Mapping[str, str]) -> str:
     here = {name: f"#{anchor}" for name, anchor in anchors("\n\n".join("\n".join([s, *own]) for _, s, own in sections))}
     parts = [
         "# Python",
-        note("kernelrl_core.api and kernelrl_core.testing"),
+        note("kernelrl_core.api and kernelrl_testing"),
         wrapped(
-            "Plugins import `kernelrl_core.api`, their tests also `kernelrl_core.testing`. Every other module of "
+            "Plugins import `kernelrl_core.api`, their tests also `kernelrl_testing`. Every other module of "
             "`kernelrl_core` is private and may move ([stability](../stability.md)). A name that several modules "
             "export is the same object in all of them, and is documented once."
         ),

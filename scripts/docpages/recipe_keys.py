@@ -9,6 +9,7 @@ import attrs
 
 from docpages.markdown import linked, note, table, wrapped
 from kernelrl_core.plugins.kinds import KINDS_BY_NAME
+from kernelrl_core.plugins.registry import registry
 from kernelrl_core.recipe.blocks import Block, blocks, core_keys
 from kernelrl_core.recipe.field_docs import FieldDescription, describe_fields
 from kernelrl_core.recipe.schema import Recipe
@@ -74,6 +75,7 @@ def _component_block(key: FieldDescription, block: Block) -> Iterator[str]:
     yield f"{each} of the kind [{kind}](components.md#{block.kind})."
     core = {"use", *core_keys(block.cls)}
     keys = [one for one in describe_fields(block.cls) if one.name in core]
-    if block.default:
-        keys = [attrs.evolve(one, default=block.default) if one.name == "use" else one for one in keys]
+    if block.optional:
+        default = registry().default(block.kind)
+        keys = [attrs.evolve(one, default=default) if one.name == "use" else one for one in keys]
     yield options_table(keys, path, "key")

@@ -29,7 +29,6 @@ from kernelrl_core.recipe.schema import (
     ReturnSettings,
     TrainSettings,
 )
-from kernelrl_core.testing.values import make_turn
 from kernelrl_core.types import (
     Candidate,
     Episode,
@@ -45,6 +44,7 @@ from kernelrl_core.types import (
     Turn,
 )
 from kernelrl_core.types.seeds import derived_seed
+from kernelrl_testing.values import make_turn
 
 TASK = Task("t", "reference")
 

@@ -15,15 +15,15 @@ from kernelrl_core.plugins.kinds import KINDS_BY_NAME
 
 ROOT = Path(__file__).parents[2]
 MODULES = ("kernelrl_core.api", *(f"kernelrl_core.api.{path.stem}" for path in Path(api.__path__[0]).glob("[a-z]*.py")))
-LIGHT = tuple(name for name in MODULES if name.rpartition(".")[2] not in ("components", "episodes", "runs"))
+HEAVY = ("commands", "components", "episodes", "monitoring", "recipes", "results", "runs")
+LIGHT = tuple(name for name in MODULES if name.rpartition(".")[2] not in HEAVY)
 PACKAGES = {"api", "errors", "interfaces", "sources", "storage", "types", "version"}
 """Packages and modules of the core that the modules `LIGHT` may load."""
 KINDS = tuple(kind for kind in KINDS_BY_NAME if kind != "commands")
 
 
 def test_the_api_has_a_module_for_each_kind() -> None:
-    others = {"kernelrl_core.api", *(f"kernelrl_core.api.{name}" for name in ("components", "config", "episodes"))}
-    others |= {f"kernelrl_core.api.{name}" for name in ("errors", "runs", "sources")}
+    others = {"kernelrl_core.api", *(f"kernelrl_core.api.{name}" for name in (*HEAVY, "config", "errors", "sources"))}
     assert set(MODULES) - others == {KINDS_BY_NAME[kind].api for kind in KINDS}
 
 

@@ -26,8 +26,18 @@ MODULES = [*api_modules(), *kit_modules()]
 NAMES = sorted({(origin(module, name), name) for module in MODULES for name in module.__all__})
 ERRORS = {name for name in errors.__all__ if inspect.isclass(getattr(errors, name))}
 WITHOUT_UNIT = {
-    *("atol", "rtol", "similarity", "weight", "temperature", "top_p"),
-    *("clip_low", "clip_high", "learning_rate", "beta1", "beta2", "eps", "weight_decay", "max_grad_norm"),
+    *("atol", "rtol", "parts", "similarity", "weight", "weights", "temperature", "top_p"),
+    *(
+        "library_share",
+        "clip_low",
+        "clip_high",
+        "learning_rate",
+        "beta1",
+        "beta2",
+        "eps",
+        "weight_decay",
+        "max_grad_norm",
+    ),
 }
 """Fields that are pure numbers."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from kernelrl_core.cli.check import turn_lines
-from kernelrl_core.testing.values import make_turn
 from kernelrl_core.types import (
     BuildStatus,
     Candidate,
@@ -19,6 +18,7 @@ from kernelrl_core.types import (
     TaskDtypes,
     Verdict,
 )
+from kernelrl_testing.values import make_turn
 
 
 def told(outcome: Outcome, message: str, **evaluation: object) -> list[str]:

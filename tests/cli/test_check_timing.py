@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import attrs
 import pytest
 
-from kernelrl_core.cli.check import _described, _expected_evaluator, turn_lines
-from kernelrl_core.cli.check_kernels import CheckedKernel
+from kernelrl_core.cli.check import _described, turn_lines
+from kernelrl_core.environment.kernel_check import CheckedKernel, default_keys, expected_evaluator
 from kernelrl_core.environment.one_kernel import why_untimed
 from kernelrl_core.interfaces.backends import BackendConfig
 from kernelrl_core.interfaces.component import Component
@@ -19,9 +19,9 @@ from kernelrl_core.interfaces.requirements import Requires
 from kernelrl_core.plugins.registry import PluginInfo, Registry
 from kernelrl_core.plugins.use import Use
 from kernelrl_core.recipe.evaluation_spec import EvaluationSpec
-from kernelrl_core.testing.fakes import FakeEvaluator
-from kernelrl_core.testing.values import make_evaluation, make_turn
 from kernelrl_core.types import Candidate, EvaluationSettings, Extraction, Outcome
+from kernelrl_testing.fakes import FakeEvaluator
+from kernelrl_testing.values import make_evaluation, make_turn
 
 WHY = "this device has no run times"
 
@@ -107,19 +107,22 @@ def known(evaluator: str) -> Registry:
 
 
 @pytest.mark.parametrize(
-    ("recipe", "backend", "evaluator", "overrides", "expected"),
+    ("backend", "evaluator", "overrides", "expected"),
     [
-        (None, None, None, (), ["triton"]),
-        (None, "cpp", "local", ("evaluation.trials=3",), ["cpp"]),
-        ("mine.yaml", None, None, (), []),
-        (None, None, None, ("evaluator.use=other",), []),
-        (None, None, "nowhere", (), []),
+        (None, None, (), ("local", "triton")),
+        ("cpp", "local", ("evaluation.trials=3",), ("local", "cpp")),
+        (None, None, ("evaluator.use=other",), None),
     ],
 )
-def test_an_evaluator_starts_early_where_the_arguments_name_it(
-    recipe: str | None, backend: str | None, evaluator: str | None, overrides: tuple[str, ...], expected: list[str]
+def test_evaluator_and_backend_are_known_early_unless_an_override_may_change_them(
+    backend: str | None, evaluator: str | None, overrides: tuple[str, ...], expected: tuple[str, str] | None
 ) -> None:
+    assert default_keys(backend, evaluator, overrides)[1] == expected
+
+
+@pytest.mark.parametrize(("evaluator", "expected"), [("local", ["cpp"]), ("nowhere", [])])
+def test_an_evaluator_that_is_known_early_gets_the_backend(evaluator: str, expected: list[str]) -> None:
     Untimed.expected = []
-    made = asyncio.run(_expected_evaluator(recipe, backend, evaluator, overrides, known("local")))
+    made = asyncio.run(expected_evaluator(evaluator, "cpp", known("local")))
     assert Untimed.expected == expected
     assert (made is not None) == bool(expected)

@@ -8,8 +8,8 @@ from kernelrl_core.cli.eval_report import csv_text, markdown_lines, text_lines
 from kernelrl_core.heldout.breakdown import breakdown
 from kernelrl_core.heldout.scoreboard import scoreboard
 from kernelrl_core.recipe.schema import EvalSettings
-from kernelrl_core.testing.values import make_evaluation, make_task, make_turn
 from kernelrl_core.types import Episode, Group, Outcome, Turn, Verdict
+from kernelrl_testing.values import make_evaluation, make_task, make_turn
 
 SETTINGS = EvalSettings()
 

@@ -76,7 +76,7 @@ MORE = "kernelrl: more: kernelrl explain"
         (["modal", "status"], "kernelrl-plugin-modal"),
         (["lab"], "kernelrl-lab"),
         (["plugins", "show", "hip"], "kernelrl-plugin-hip"),
-        (["plugins", "check", "kernelrl-report"], "kernelrl-report"),
+        (["plugins", "check", "kernelrl-report"], "kernelrl-testing"),
     ],
 )
 def test_a_command_or_plugin_that_is_not_installed_gets_its_install_command(
@@ -130,8 +130,8 @@ def test_a_kernel_of_another_backend_gets_a_hint() -> None:
     from kernelrl_core.cli.check import _other_backend
     from kernelrl_core.plugins.registry import registry
     from kernelrl_core.recipe.evaluation_spec import read_evaluation_spec
-    from kernelrl_core.testing.values import make_turn
     from kernelrl_core.types import Candidate, Extraction, Outcome
+    from kernelrl_testing.values import make_turn
 
     source = "import triton\n\n\n@triton.jit\ndef k(x):\n    pass\n\n\nclass ModelNew:\n    pass\n"
     turn = make_turn(Outcome.REJECTED, extraction=Extraction(Candidate(source, "cuda")))

@@ -11,9 +11,9 @@ import pytest
 
 from kernelrl_core.cli.main import main
 from kernelrl_core.plugins.registry import Registry
-from kernelrl_core.testing.fakes import FakeEvaluator
 from kernelrl_core.types import Task, TaskDtypes
 from kernelrl_core.types.audits import TaskAudit, audit_conditions
+from kernelrl_testing.fakes import FakeEvaluator
 
 TASK = "class Model: ...\ndef get_inputs(): ...\ndef get_init_inputs(): ...\nraise SystemExit('executed')\n"
 

@@ -12,9 +12,9 @@ from kernelrl_core.environment.retrieval import RetrievedExamples
 from kernelrl_core.interfaces.backends import BackendFacts
 from kernelrl_core.prompts import Composer
 from kernelrl_core.recipe.schema import RetrieverUse, TrainSettings
-from kernelrl_core.testing.fakes import FakeEnvironment, FakeTasks
-from kernelrl_core.testing.training import make_recipe
 from kernelrl_core.types import Demonstration, EvaluationSettings, Example, Outcome, Task, Turn
+from kernelrl_testing.fakes import FakeEnvironment, FakeTasks
+from kernelrl_testing.training import make_recipe
 
 
 class Tasks(FakeTasks):

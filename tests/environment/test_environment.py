@@ -21,7 +21,6 @@ from kernelrl_core.planning.load import recipe_from_mapping
 from kernelrl_core.plugins.registry import registry
 from kernelrl_core.plugins.use import Use
 from kernelrl_core.recipe.evaluation_spec import EvaluationSpec, spec_of
-from kernelrl_core.testing.fakes import FakeEvaluator
 from kernelrl_core.types import (
     Candidate,
     Evaluation,
@@ -39,6 +38,7 @@ from kernelrl_core.types import (
     Turn,
 )
 from kernelrl_core.types.seeds import request_seed
+from kernelrl_testing.fakes import FakeEvaluator
 
 TASK = Task("t", "reference")
 HERE = SampleId(0, 0, 0, 0)
@@ -163,7 +163,22 @@ def test_stated_rule_found_during_evaluation_rejects_like_one_in_the_source() ->
     assert (after.outcome, after.verdict, after.message) == (before.outcome, before.verdict, before.message)
 
 
-@pytest.mark.parametrize("checker", [Breaks(), BreaksWhileRead(), SaysNonsense()])
+class Exits(Finds):
+    def check(self, candidate: Candidate, task: Task, evaluation: Evaluation | None) -> Sequence[Finding]:
+        print("hello")
+        raise SystemExit(3)
+
+
+def test_a_checker_that_exits_is_named_with_its_line_and_prints_to_standard_error(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    turn, _ = evaluated(CODE, checker=Exits())
+    assert "SystemExit: 3 (" in turn.findings[0].evidence
+    assert "test_environment.py:" in turn.findings[0].evidence
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("checker", [Breaks(), BreaksWhileRead(), SaysNonsense(), Exits()])
 def test_failing_checker_adds_a_note_and_does_not_stop_the_turn(checker: Any, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         turn, _ = evaluated(CODE, checker=checker)

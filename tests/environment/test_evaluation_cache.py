@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kernelrl_core.environment.evaluation_cache import EvaluationCache
-from kernelrl_core.testing.values import make_evaluation
+from kernelrl_testing.values import make_evaluation
 
 
 def test_an_entry_of_another_request_is_not_used(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -13,8 +13,8 @@ import pytest
 from kernelrl_core.api.evaluators import Evaluator
 from kernelrl_core.environment.evaluation_service import EvaluationService
 from kernelrl_core.errors import EvaluationError, InfrastructureError, KernelRLError, PluginError, UsageError
-from kernelrl_core.testing.values import make_request
 from kernelrl_core.types import Evaluation, EvaluationRequest, Outcome
+from kernelrl_testing.values import make_request
 
 
 def request(name: str = "a") -> EvaluationRequest:

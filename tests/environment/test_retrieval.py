@@ -13,8 +13,8 @@ from kernelrl_core.environment.retrieval import Retrieval
 from kernelrl_core.errors import InfrastructureError, KernelRLError, PluginError
 from kernelrl_core.interfaces.retrievers import Retriever
 from kernelrl_core.recipe.schema import RetrieverUse
-from kernelrl_core.testing.values import make_turn
 from kernelrl_core.types import Example, ExcludedExample, Outcome, ShownExample, Task
+from kernelrl_testing.values import make_turn
 
 TASK = Task("train/0", "the reference")
 

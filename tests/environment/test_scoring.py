@@ -15,7 +15,6 @@ from kernelrl_core.environment.scoring import WeightedReward, conclude, lost_tur
 from kernelrl_core.errors import EvaluationError, InfrastructureError, KernelRLError, SamplingError
 from kernelrl_core.interfaces.rewards import RewardBounds
 from kernelrl_core.recipe.schema import VerdictSettings
-from kernelrl_core.testing.values import make_reply, make_task, make_turn
 from kernelrl_core.types import (
     Candidate,
     Evaluation,
@@ -30,6 +29,7 @@ from kernelrl_core.types import (
     Turn,
     Verdict,
 )
+from kernelrl_testing.values import make_reply, make_task, make_turn
 
 CODE = Extraction(Candidate("x = 1", "triton"))
 NO_CODE = Extraction(None, "no_code", "There is no code.")

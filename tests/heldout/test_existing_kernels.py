@@ -11,9 +11,9 @@ import pytest
 from kernelrl_core.errors import UsageError
 from kernelrl_core.heldout.existing_kernels import ExistingKernels, read_existing
 from kernelrl_core.runs.rows import sample_row
-from kernelrl_core.testing.fakes import FakeTasks
-from kernelrl_core.testing.values import make_turn
 from kernelrl_core.types import Extraction, Outcome, SampleId, Task
+from kernelrl_testing.fakes import FakeTasks
+from kernelrl_testing.values import make_turn
 
 TASKS = [
     Task("bench/1/3", "reference 3", "train", level=1, name="3_Add"),

@@ -19,8 +19,8 @@ from kernelrl_core.heldout.paired import (
     shared_tasks,
     task_values,
 )
-from kernelrl_core.testing.values import make_evaluation, make_task, make_turn
 from kernelrl_core.types import Episode, Group, Outcome, Score, Turn
+from kernelrl_testing.values import make_evaluation, make_task, make_turn
 
 SHARES = st.lists(st.floats(0, 1), min_size=2, max_size=20)
 

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from kernelrl_core.heldout.intervals import wilson_interval
 from kernelrl_core.heldout.scoreboard import pass_at_k, scoreboard
 from kernelrl_core.recipe.schema import EvalSettings, NonNegativeFloat, PositiveInt
-from kernelrl_core.testing.values import make_turn
 from kernelrl_core.types import (
     Episode,
     Evaluation,
@@ -20,6 +19,7 @@ from kernelrl_core.types import (
     Turn,
     Verdict,
 )
+from kernelrl_testing.values import make_turn
 
 SETTINGS = EvalSettings(
     pass_at=(PositiveInt(1), PositiveInt(2)),

@@ -15,10 +15,10 @@ from kernelrl_core.monitoring.costs import BudgetReached
 from kernelrl_core.plugins.boundary import first_error
 from kernelrl_core.recipe.schema import EpisodeSettings, EvalSettings, PositiveInt, SearchSettings
 from kernelrl_core.rollout.session import Session
-from kernelrl_core.testing.fakes import FakeEnvironment, FakePolicy, FakeTasks, numbered_tasks
-from kernelrl_core.testing.training import make_recipe
-from kernelrl_core.testing.values import make_candidate, make_evaluation, make_turn
 from kernelrl_core.types import Extraction, Group, Outcome, SampleId, Score, Turn, Verdict
+from kernelrl_testing.fakes import FakeEnvironment, FakePolicy, FakeTasks, numbered_tasks
+from kernelrl_testing.training import make_recipe
+from kernelrl_testing.values import make_candidate, make_evaluation, make_turn
 
 BEAM, REFINE, BEST_OF_N = (
     SearchSettings("beam", PositiveInt(2)),
@@ -61,7 +61,7 @@ class Search:
         )
         self.policy, self.recorder = FakePolicy(replies=replies), recorder or Recorder()
         environment: Any = FakeEnvironment(recipe, tasks=FakeTasks(numbered_tasks(held_out=1)))
-        session = Session(recipe, environment, self.policy)
+        session = Session(environment, self.policy)
         done = finished or {}
         work = rollout_split(session, self.recorder, lambda event: None, update=0, finished=lambda tasks: done)
         self.group: Group = asyncio.run(work)[0]
@@ -174,7 +174,7 @@ def test_a_failed_retriever_loses_the_episode_and_no_other() -> None:
     recipe = make_recipe(eval=EvalSettings(samples=PositiveInt(2), search=REFINE))
     environment: Any = Failing(recipe, tasks=FakeTasks(numbered_tasks(held_out=1)))
     recorder = Recorder()
-    session = Session(recipe, environment, FakePolicy())
+    session = Session(environment, FakePolicy())
     groups = asyncio.run(rollout_split(session, recorder, lambda event: None, update=0, finished=lambda tasks: {}))
     assert [turn.outcome for turn in recorder.recorded] == [Outcome.INFRA_ERROR]
     assert [turn.masked for episode in groups[0].episodes for turn in episode.turns] == [True]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from kernelrl_core.heldout.split import numeric_results, split_metrics
 from kernelrl_core.recipe.schema import EvalSettings
-from kernelrl_core.testing.values import make_turn
 from kernelrl_core.types import Episode, Group, Outcome, Task
+from kernelrl_testing.values import make_turn
 
 
 def group(level: int | None, *outcomes: Outcome) -> Group:

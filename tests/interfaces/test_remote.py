@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from kernelrl_core.errors import InfrastructureError, KernelRLError, MissingPrerequisite, UsageError
 from kernelrl_core.interfaces.remote import read_response, serve_request
-from kernelrl_core.testing.fakes import FakeEvaluator
-from kernelrl_core.testing.values import make_evaluation, make_request
 from kernelrl_core.types import Outcome
 from kernelrl_core.types.serialization import to_json
+from kernelrl_testing.fakes import FakeEvaluator
+from kernelrl_testing.values import make_evaluation, make_request
 
 
 def carried(result: Any) -> Any:

@@ -26,7 +26,7 @@ def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
         (
             {"modules": ("json", "nowhere_at_all.part")},
             "Python module nowhere_at_all.part",
-            "pip install nowhere_at_all",
+            "install the package that provides nowhere_at_all",
         ),
         ({"executables": ("sh", "nowhere-at-all")}, "program nowhere-at-all", "install nowhere-at-all"),
         ({"environment": ("PATH", "NOWHERE_KEY")}, "environment variable NOWHERE_KEY", "export NOWHERE_KEY=…"),

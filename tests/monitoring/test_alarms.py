@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from kernelrl_core.monitoring.alarms import Alarms, climbing, entropy, first_word, is_repetitive, moved
-from kernelrl_core.testing.values import make_turn
 from kernelrl_core.types import (
     Episode,
     Group,
@@ -14,6 +13,7 @@ from kernelrl_core.types import (
     Task,
     Turn,
 )
+from kernelrl_testing.values import make_turn
 
 
 def turn(text: str, *logprobs: float, thinking: str | None = None) -> Turn:

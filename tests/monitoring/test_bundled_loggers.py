@@ -25,8 +25,8 @@ from kernelrl_core.monitoring.loggers import LoggerThreads
 from kernelrl_core.plugins.registry import registry
 from kernelrl_core.recipe.schema import EvalSettings, TrainSettings, Use
 from kernelrl_core.runs.directory import RunDir
-from kernelrl_core.testing.fakes import FakeEnvironment, FakePolicy, FakeTasks, numbered_tasks
-from kernelrl_core.testing.training import make_recipe, train_here
+from kernelrl_testing.fakes import FakeEnvironment, FakePolicy, FakeTasks, numbered_tasks
+from kernelrl_testing.training import make_recipe, train_here
 
 path, name, options, kill_after, seconds = sys.argv[1:]
 

@@ -13,8 +13,8 @@ from rich.console import Console as Terminal
 from kernelrl_core.monitoring import console as module
 from kernelrl_core.monitoring.console import Console, step_line
 from kernelrl_core.monitoring.events import PhaseStarted, StepFinished, TurnFinished
-from kernelrl_core.testing.values import make_turn
 from kernelrl_core.types import Outcome
+from kernelrl_testing.values import make_turn
 
 
 def test_markup_in_a_line_is_printed_literally(capsys: pytest.CaptureFixture[str]) -> None:

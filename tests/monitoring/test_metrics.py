@@ -6,7 +6,6 @@ import attrs
 import pytest
 
 from kernelrl_core.monitoring.metrics import SeenKernels, rollout_metrics, time_metrics
-from kernelrl_core.testing.values import make_turn
 from kernelrl_core.types import (
     CHECKER_FAILED,
     BuildStatus,
@@ -27,6 +26,7 @@ from kernelrl_core.types import (
     Task,
     Turn,
 )
+from kernelrl_testing.values import make_turn
 
 TASK = Task("t", "r", level=2)
 

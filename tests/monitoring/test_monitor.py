@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,10 @@ from kernelrl_core.monitoring.costs import CostMeter, Spent
 from kernelrl_core.monitoring.events import Event, PhaseStarted, StepFinished, TurnFinished
 from kernelrl_core.monitoring.loggers import LoggerThreads
 from kernelrl_core.monitoring.monitor import Monitor
-from kernelrl_core.monitoring.timeline import KINDS, Timeline
+from kernelrl_core.monitoring.timeline import TIME_KINDS, Timeline
 from kernelrl_core.recipe.schema import PriceSettings
-from kernelrl_core.testing.values import make_turn
 from kernelrl_core.types import Episode, Group, Outcome, Reply, Task
+from kernelrl_testing.values import make_turn
 
 TURN = make_turn(Outcome.CORRECT)
 METRICS = {"step": 0, "reward/mean": 0.5, "kernel/correct_rate": 0.25, "time/total": 2.0}
@@ -174,7 +175,7 @@ def test_the_time_of_a_step_is_divided_among_its_activities() -> None:
         sum(range(100_000))
     row = monitor.book()
     parts = {name: value for name, value in row.items() if name.startswith("time/in_")}
-    assert set(parts) == {f"time/in_{kind}" for kind in KINDS}
+    assert set(parts) == {f"time/in_{kind}" for kind in TIME_KINDS}
     assert sum(parts.values()) == pytest.approx(row["time/total"], abs=1e-6)
     assert parts["time/in_sampling"] > 0
     assert monitor.book()["time/in_sampling"] == 0.0
@@ -245,3 +246,18 @@ def test_a_logger_that_cannot_start_gets_no_events(caplog: pytest.LogCaptureFixt
     assert [record.message for record in caplog.records] == [
         "logger 'mine' failed in start; it gets no events, and the run continues"
     ]
+
+
+class Text(Remembering):
+    def start(self, run_dir: Path, recipe: Mapping[str, Any], first_step: int) -> int | None:
+        return "step 3"  # type: ignore[return-value]
+
+
+def test_a_logger_that_returns_text_from_start_is_reported_and_gets_no_events(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    logger = Text(None)
+    events_of(logger, first_step=0, recorded=[], published=[0, 1])
+    assert "logger 'mine' failed in start" in caplog.text
+    assert "start returned 'step 3', not the last step that it has, or None" in caplog.text
+    assert logger.calls == []

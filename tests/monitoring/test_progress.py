@@ -13,8 +13,8 @@ from kernelrl_core.monitoring import console as console_module
 from kernelrl_core.monitoring.console import Console
 from kernelrl_core.monitoring.events import PhaseStarted, TurnFinished
 from kernelrl_core.monitoring.progress import Progress, progress_text
-from kernelrl_core.testing.values import make_turn
 from kernelrl_core.types import Outcome
+from kernelrl_testing.values import make_turn
 
 
 def test_rate_and_time_left_follow_from_the_finished_samples() -> None:

@@ -17,9 +17,9 @@ import attrs
 import click
 from page_blocks import ROOT, Block
 
+from kernelrl_adapters.conversion.keys import KEYS as CONVERTED_KEYS
 from kernelrl_core.cli.main import cli
 from kernelrl_core.errors import KernelRLError, nearest
-from kernelrl_core.planning.conversion.keys import KEYS as CONVERTED_KEYS
 from kernelrl_core.planning.load import bundled_recipes, load_recipe, merge_recipe
 from kernelrl_core.plugins.registry import registry
 from kernelrl_core.recipe.explain import explain

@@ -11,7 +11,7 @@ import pytest
 from kernelrl_core.planning.duration import duration_text, expected_duration, header_entries
 from kernelrl_core.runs.directory import RunDir
 from kernelrl_core.runs.rows import sample_row
-from kernelrl_core.testing.values import make_turn
+from kernelrl_testing.values import make_turn
 
 RECIPE = {"policy": {"use": "fake"}, "episode": {"turns": 1}}
 PLAN = {"turns": 1, "samples": 100, "held_out_samples": 0}
@@ -69,4 +69,4 @@ def test_needs_and_costs_are_the_first_sentences_of_their_entries_in_the_header(
         "# a: one.\n# Needs  a GPU of\n#        24 GB. More is faster.\n# Other  thing.\n# Costs  nothing\nseed: 1\n",
         encoding="utf-8",
     )
-    assert header_entries(tmp_path / "a.yaml") == {"needs": "a GPU of 24 GB.", "costs": "nothing"}
+    assert header_entries(tmp_path / "a.yaml") == {"needs": "a GPU of 24 GB.", "costs": "nothing", "tests": ""}

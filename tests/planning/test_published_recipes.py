@@ -15,7 +15,6 @@ from kernelrl_core.planning.plan import plan, plan_notes
 from kernelrl_core.plugins.registry import registry
 from kernelrl_core.recipe.schema import Recipe
 from kernelrl_core.sources.yaml import parse_value
-from kernelrl_core.testing.values import make_turn
 from kernelrl_core.types import (
     BuildStatus,
     Candidate,
@@ -23,6 +22,7 @@ from kernelrl_core.types import (
     Extraction,
     Outcome,
 )
+from kernelrl_testing.values import make_turn
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 NAMES = ("kevin", "kevin_triton", "kevin_raicl", "kevin_triton_raicl", "single_turn", "dr_kernel", "hip_multi_turn")

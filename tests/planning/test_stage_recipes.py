@@ -11,7 +11,6 @@ from kernelrl_core.environment.scoring import WeightedReward, score
 from kernelrl_core.planning.load import load_recipe
 from kernelrl_core.plugins.registry import registry
 from kernelrl_core.recipe.schema import Recipe
-from kernelrl_core.testing.values import make_turn
 from kernelrl_core.types import (
     BuildStatus,
     Candidate,
@@ -21,6 +20,7 @@ from kernelrl_core.types import (
     Turn,
     Verdict,
 )
+from kernelrl_testing.values import make_turn
 
 STAGES = ("stage1", "stage2", "stage3")
 

@@ -40,5 +40,5 @@ def test_a_component_has_its_distribution(kind: str, name: str, distribution: st
 
 def test_every_distribution_in_the_table_is_in_the_workspace() -> None:
     table = json.loads((ROOT / "kernelrl_core/plugins/known_distributions.json").read_text(encoding="utf-8"))
-    named = {distribution for components in table.values() for distribution in components.values()}
+    named = {distribution for components in table["components"].values() for distribution in components.values()}
     assert named <= {path.parent.name for path in ROOT.glob("plugins/*/pyproject.toml")}

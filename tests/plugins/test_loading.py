@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kernelrl_core.plugins import load_errors
+from kernelrl_core.plugins import output
 from kernelrl_core.plugins.loading import PluginInfo, load_plugins
 
 Install = Callable[..., None]
@@ -57,7 +57,7 @@ def test_a_plugin_is_listed_with_its_components_without_importing_them(install: 
 
 HOOK = "@hookimpl\ndef kernelrl_rewards():\n    "
 FAULTY = [
-    ("import absent_module", "import", "No module named 'absent_module'", "pip install absent_module"),
+    ("import absent_module", "import", "No module named 'absent_module'", "install the package that provides"),
     ("def broken(:", "import", "SyntaxError", ""),
     ("raise SystemExit(3)", "import", "SystemExit: 3", "remove the call of sys.exit"),
     ("@hookimpl\ndef kernelrl_reward():\n    return []", "hooks", "kernelrl_reward is not a hook", "kernelrl_rewards"),
@@ -113,6 +113,40 @@ def test_a_faulty_plugin_is_broken_with_one_line_and_a_fix_and_affects_no_other(
     assert fix in faulty.fix
     assert "\n" not in faulty.error + faulty.fix
     assert plugins["sound"].state == plugins["core"].state == "ok"
+
+
+def test_a_mistyped_entry_point_gets_no_advice_to_install_a_package(install: Install) -> None:
+    install("typo", GOOD, entry_points="[kernelrl]\ntypo = demo_tyop\n")
+    plugin = loaded()["typo"]
+    assert plugin.error == "ModuleNotFoundError: No module named 'demo_tyop'"
+    assert (
+        plugin.fix == "correct the entry point 'demo_tyop' in pyproject.toml of demo-typo: there is no module demo_tyop"
+    )
+
+
+def test_a_missing_requirement_of_the_plugin_can_be_installed_by_its_name(install: Install) -> None:
+    install("half", "import absent_module", requires="absent-module>=2")
+    assert loaded()["half"].fix.startswith("pip install absent-module, or ")
+
+
+def test_a_private_import_that_is_gone_leads_to_the_api(install: Install) -> None:
+    install("old", "from kernelrl_core.judging import Turn")
+    assert loaded()["old"].fix.startswith("in the plugin, write an import from kernelrl_core.api")
+
+
+def test_a_hook_may_have_another_function_name(install: Install) -> None:
+    body = "@hookimpl(specname='kernelrl_rewards')\ndef offered():\n    return [Component('a', 'b:c')]"
+    install("other", body)
+    install("sound", GOOD)
+    plugins = loaded()
+    assert [one.name for one in plugins["other"].components["rewards"]] == ["a"]
+    assert [one.name for one in plugins["sound"].components["rewards"]] == ["brevity"]
+
+
+def test_a_module_that_two_entry_points_name_is_loaded_once(install: Install) -> None:
+    install("twin", GOOD, entry_points="[kernelrl]\nfirst = demo_twin\nsecond = demo_twin\n")
+    plugins = loaded()
+    assert (plugins["first"].state, plugins["second"].state) == ("ok", "broken")
 
 
 def test_a_helper_that_resembles_no_hook_is_allowed(install: Install) -> None:
@@ -204,8 +238,8 @@ def test_output_of_a_plugin_during_import_becomes_a_line_on_stderr(
 def test_a_slow_import_is_named_while_it_takes_place(
     install: Install, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(load_errors, "_LONG_S", 0.02)
-    monkeypatch.setattr(load_errors, "_LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr(output, "_SLOW_S", 0.02)
+    monkeypatch.setattr(output, "_LOOK_EVERY_S", 0.01)
     install("sound", GOOD)
     # Ends when the line is there: a line after the import would come too late for the user.
     install("slow", "import sys, time\nwhile 'plugin slow' not in sys.stderr.getvalue():\n    time.sleep(0.01)\n")

@@ -15,6 +15,7 @@ from kernelrl_core.interfaces.component import Component
 from kernelrl_core.interfaces.feedback import Feedback
 from kernelrl_core.interfaces.requirements import Requires, missing_requirements
 from kernelrl_core.interfaces.rewards import Reward, RewardBounds, RewardConfig
+from kernelrl_core.plugins import output
 from kernelrl_core.plugins.loading import PluginInfo
 from kernelrl_core.plugins.registry import PluginFailed, Registry, registry
 from kernelrl_core.plugins.use import Use
@@ -39,6 +40,45 @@ def test_a_name_of_two_plugins_must_be_qualified() -> None:
         both.find("rewards", "speedup")
     assert both.find("rewards", "b:speedup") is B
     assert [both.label("rewards", c) for c in both.components("rewards")] == ["a:speedup", "b:speedup", "own"]
+
+
+def test_the_fix_for_a_clash_serves_for_a_bundled_recipe_too() -> None:
+    bundled = attrs.evolve(plugin("rewards", A), dist="kernelrl-plugin-rewards")
+    with pytest.raises(LookupFailed) as caught:
+        Registry((plugin("mine", A), bundled)).find("rewards", "speedup")
+    assert "after the command (KEY.use=rewards:speedup)" in caught.value.fix
+    assert caught.value.fix.endswith("KERNELRL_DISABLE_PLUGINS=mine")
+
+
+def default(name: str) -> Component:
+    return Component(name, "kernelrl_core.types:Score", default=True)
+
+
+@pytest.mark.parametrize(
+    ("plugins", "expected"),
+    [
+        ((), "local"),
+        ((plugin("a", default("remote"), kind="evaluators"),), "remote"),
+        (
+            (plugin("a", default("remote"), kind="evaluators"), plugin("b", default("local"), kind="evaluators")),
+            "local",
+        ),
+        ((plugin("a", default("x"), kind="evaluators"), plugin("b", default("y"), kind="evaluators")), ""),
+    ],
+    ids=["none installed", "one", "a bundled one of several", "several"],
+)
+def test_the_default_of_a_kind_is_what_a_plugin_declares(plugins: tuple[PluginInfo, ...], expected: str) -> None:
+    assert Registry(plugins).default("evaluators") == expected
+
+
+def test_the_defaults_of_a_kind_without_default_are_none() -> None:
+    assert Registry(()).defaults("policies") == ()
+    assert Registry(()).default("policies") == ""
+
+
+def test_output_of_a_constructor_is_on_standard_error(targets: str, capsys: pytest.CaptureFixture[str]) -> None:
+    configured(targets).make("rewards", Use("t", Options(9)))
+    assert capsys.readouterr() == ("", "value 9\n")
 
 
 def test_the_error_about_an_unknown_name_suggests_the_nearest() -> None:
@@ -88,6 +128,8 @@ class Target(Reward):
             raise ZeroDivisionError("negative")
         if options is not None and options.value == 0:
             raise UsageError("value: 0 is not allowed")
+        if options is not None and options.value == 9:
+            print("value 9")
         self.options = options
 
     def score(self, turn: Any) -> float:
@@ -141,7 +183,7 @@ def test_a_declared_module_that_is_missing_is_a_prerequisite() -> None:
     component = Component("t", "no_such_module_at_all:T", requires=Requires(modules=("no_such_module_at_all",)))
     with pytest.raises(MissingPrerequisite) as caught:
         Registry((plugin("a", component),)).make("rewards", Use("t"))
-    assert caught.value.fix == "pip install no_such_module_at_all"
+    assert caught.value.fix == "install the package that provides no_such_module_at_all"
 
 
 class Undecorated(Options):
@@ -199,9 +241,9 @@ FAULTY = [
 
 @pytest.mark.parametrize(("parts", "message", "fix"), FAULTY, ids=[message for _, message, _ in FAULTY])
 def test_a_faulty_component_names_the_plugin_and_the_fix(
-    targets: str, parts: dict[str, str], message: str, fix: str
+    targets: str, parts: dict[str, Any], message: str, fix: str
 ) -> None:
-    filled = {key: text.format(targets) for key, text in parts.items()}
+    filled: dict[str, Any] = {key: text.format(targets) for key, text in parts.items()}
     component = Component(**{"name": "t", "target": f"{targets}:Target", "config": f"{targets}:Options", **filled})
     with pytest.raises(PluginFailed) as caught:
         Registry((plugin("mine", component),)).make("rewards", Use("t"))
@@ -289,6 +331,19 @@ def test_an_unreachable_server_is_missing_and_the_given_fix_is_shown() -> None:
 def test_a_file_that_does_not_exist_is_missing(tmp_path: Path) -> None:
     (missing,) = missing_requirements(Requires(files=(str(tmp_path), str(tmp_path / "index")), fix="build it"))
     assert (missing.what, missing.fix) == (f"file {tmp_path / 'index'}", "build it")
+
+
+def test_a_slow_import_of_an_implementation_is_named_while_it_takes_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(output, "_SLOW_IMPLEMENTATION_S", 0.02)
+    monkeypatch.setattr(output, "_LOOK_EVERY_S", 0.01)
+    # Ends when the line is there.
+    code = "import sys, time\nwhile 'slow' not in sys.stderr.getvalue():\n    time.sleep(0.01)\nclass T: ...\n"
+    (tmp_path / "crawling_module.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    Registry((plugin("a", Component("t", "crawling_module:T")),)).load("rewards", "t")
+    assert "kernelrl: the import of reward 't' of plugin a has taken 0.02 s so far; " in capsys.readouterr().err
 
 
 def test_the_registry_of_this_process_is_loaded_once() -> None:

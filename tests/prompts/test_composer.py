@@ -14,7 +14,6 @@ from kernelrl_core.interfaces.backends import BackendFacts
 from kernelrl_core.prompts import MINIMUM_REPLY_TOKENS, Composer
 from kernelrl_core.prompts.extraction import extract
 from kernelrl_core.recipe.schema import BestHistory, Hardware, HistorySettings, LastHistory, PromptSettings
-from kernelrl_core.testing.values import make_turn
 from kernelrl_core.types import (
     EvaluationSettings,
     Example,
@@ -29,6 +28,7 @@ from kernelrl_core.types import (
     Task,
     TaskSettings,
 )
+from kernelrl_testing.values import make_turn
 
 DATA = Path(__file__).parent.parent / "data" / "prompts"
 TEMPLATES = ("kernelrl", "kernelbench", "kevin", "brief")

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from kernelrl_core.prompts import extraction as extraction_module
 from kernelrl_core.prompts.extraction import MAX_REPLY_CHARACTERS, canonical_source, extract, extract_file
 from kernelrl_core.sources.chat_formats import CHAT_FORMATS, THINKING_MARKERS
-from kernelrl_core.sources.syntax import MAX_SOURCE_CHARACTERS
 from kernelrl_core.sources.thinking import continuation_after, open_think_tag, split_thinking
 from kernelrl_core.types import sha256_text
+from kernelrl_sources.syntax import MAX_SOURCE_CHARACTERS
 
 MODEL = "import torch\n\n\nclass ModelNew(torch.nn.Module):\n    def forward(self, x):\n        return x\n"
 DRAFT = "class ModelNew:\n    draft = True\n"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kernelrl_core.plugins.registry import Registry
-from kernelrl_core.recipe.evaluation_spec import read_evaluation_spec, spec_of
+from kernelrl_core.recipe.evaluation_spec import DEFAULT_EVALUATION, read_evaluation_spec, spec_of
 from kernelrl_core.recipe.problems import RecipeError
 from kernelrl_core.types import EvaluationSettings
 
@@ -26,7 +26,23 @@ def test_a_backend_is_enough(plugins: Registry) -> None:
     spec = read_evaluation_spec(BACKEND, registry=plugins)
     assert (spec.backend.use, spec.evaluator.use) == ("triton", "local")
     assert (spec.settings, spec.checkers) == (EvaluationSettings(), {})
-    assert spec.forbid[:2] == ("no_kernel", "library_operators")
+    assert spec.forbid == ()
+
+
+def test_the_rules_that_checkers_state_by_default_are_frozen_in_the_specification(plugins: Registry) -> None:
+    assert read_evaluation_spec(BACKEND, ("checkers.c.use=rules",), registry=plugins).forbid == ("no_kernel",)
+
+
+def test_no_rule_is_stated_if_the_recipe_lists_none(plugins: Registry) -> None:
+    assert read_evaluation_spec(BACKEND, ("checkers.c.use=rules", "forbid=[]"), registry=plugins).forbid == ()
+
+
+def test_without_a_recipe_the_default_components_serve() -> None:
+    assert dict(DEFAULT_EVALUATION) == {
+        "backend": {"use": "triton"},
+        "evaluator": {"use": "local"},
+        "checkers": {"source_rules": {"use": "source_rules"}, "evaluation_rules": {"use": "evaluation_rules"}},
+    }
 
 
 def test_overrides_apply_in_order(plugins: Registry) -> None:

@@ -168,3 +168,15 @@ def test_a_file_that_is_not_a_recipe_is_rejected(tmp_path: Path, content: bytes,
     (tmp_path / "main.yaml").write_bytes(content)
     with pytest.raises(RecipeError, match=message):
         merge_files(tmp_path / "main.yaml", _find_base)
+
+
+def test_a_component_keeps_its_options_under_its_qualified_name(tmp_path: Path) -> None:
+    text = "rewards: {r: {use: speedup, limit: 2.0}}\n"
+    assert merged(tmp_path, "rewards.r.use=rewards:speedup", main=text).data == {
+        "rewards": {"r": {"use": "rewards:speedup", "limit": 2.0}}
+    }
+
+
+def test_a_block_without_use_keeps_its_options_if_the_default_component_is_named(tmp_path: Path) -> None:
+    found = merged(tmp_path, "evaluator.use=local", main="evaluator: {workers: 2}\n")
+    assert found.data == {"evaluator": {"workers": 2, "use": "local"}}

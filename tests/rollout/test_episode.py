@@ -35,8 +35,6 @@ from kernelrl_core.recipe.schema import (
 from kernelrl_core.rollout.episode import EpisodeId, EpisodeRunner, run_episode
 from kernelrl_core.rollout.sampler import Sampled, Sampler, SampleRequest
 from kernelrl_core.rollout.sampling_slots import SamplingSlots
-from kernelrl_core.testing.fakes import FakeEnvironment, FakePolicy
-from kernelrl_core.testing.training import make_recipe
 from kernelrl_core.types import (
     EvaluationSettings,
     Example,
@@ -50,6 +48,8 @@ from kernelrl_core.types import (
     Task,
     Turn,
 )
+from kernelrl_testing.fakes import FakeEnvironment, FakePolicy
+from kernelrl_testing.training import make_recipe
 
 RECIPE = make_recipe(
     episode=EpisodeSettings(turns=3),

@@ -11,9 +11,9 @@ from kernelrl_core.errors import PluginError
 from kernelrl_core.recipe.schema import EpisodeSettings, RetrieverUse
 from kernelrl_core.rollout.groups import session_rollout
 from kernelrl_core.rollout.session import Session
-from kernelrl_core.testing.fakes import FakeEnvironment, FakePolicy, numbered_tasks
-from kernelrl_core.testing.training import make_recipe
 from kernelrl_core.types import Example, Group, Outcome, SampleId, Task, Turn
+from kernelrl_testing.fakes import FakeEnvironment, FakePolicy, numbered_tasks
+from kernelrl_testing.training import make_recipe
 
 TASKS = numbered_tasks(train=2)
 RECIPE = make_recipe(retriever=RetrieverUse("fake"), episode=EpisodeSettings(turns=2))
@@ -54,7 +54,7 @@ class Recorder:
 
 def rollout(environment: Environment, finished: Mapping[SampleId, Turn] | None = None) -> list[Group]:
     async def scene() -> list[Group]:
-        session: Any = Session(RECIPE, environment, FakePolicy())  # type: ignore[arg-type]
+        session: Any = Session(environment, FakePolicy())  # type: ignore[arg-type]
         made = session_rollout(session, TASKS, 3, Recorder(), purpose="train", step=0, finished=finished or {})
         async with made:
             return [group async for group in made]

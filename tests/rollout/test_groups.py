@@ -12,8 +12,8 @@ from kernelrl_core.errors import KernelRLError
 from kernelrl_core.monitoring.costs import BudgetReached
 from kernelrl_core.plugins.boundary import first_error
 from kernelrl_core.rollout.groups import Rollout, RolloutQueue
-from kernelrl_core.testing.values import make_turn
 from kernelrl_core.types import Episode, Group, Outcome, SampleId, Task
+from kernelrl_testing.values import make_turn
 
 TASKS = [Task(f"t{i}", "") for i in range(3)]
 Place = tuple[int, int, int]
@@ -237,9 +237,9 @@ def test_rollout_of_a_step_is_created_once() -> None:
         return episodes.rollout(step)
 
     async def scene() -> None:
-        async with RolloutQueue(make, 3) as queue:
+        async with RolloutQueue(make, 3, staleness=1, fills_slots=True) as queue:
             for step in range(3):
-                await queue.start(step, step + 1)
+                await queue.start(step)
                 await queue.start(step)
                 assert list(queue.tasks(step)) == TASKS
                 assert await collect(queue.groups(step)) == ["t0", "t1", "t2"]
@@ -253,13 +253,47 @@ def test_no_step_after_the_last_is_started() -> None:
     episodes = Episodes()
 
     async def scene() -> None:
-        async with RolloutQueue(episodes.rollout, 2) as queue:
-            await queue.start(0, 5)
+        async with RolloutQueue(episodes.rollout, 2, staleness=5, fills_slots=True) as queue:
+            await queue.start(0)
             await collect(queue.groups(0))
             await collect(queue.groups(1))
 
     play(scene())
     assert {step for step, _, _ in episodes.started} == {0, 1}
+
+
+def started_steps(act: Callable[[RolloutQueue], Awaitable[None]], **options: Any) -> list[int]:
+    made: list[int] = []
+
+    def make(step: int) -> Rollout:
+        made.append(step)
+        return Episodes().rollout(step)
+
+    async def scene() -> None:
+        async with RolloutQueue(make, 9, **options) as queue:
+            await act(queue)
+
+    play(scene())
+    return made
+
+
+def test_steps_ahead_start_with_the_step_only_if_they_fill_free_slots() -> None:
+    assert started_steps(lambda queue: queue.start(0), staleness=2) == [0]
+    assert started_steps(lambda queue: queue.start(0), staleness=2, fills_slots=True) == [0, 1, 2]
+
+
+def test_as_many_steps_as_the_staleness_are_started_ahead() -> None:
+    assert started_steps(lambda queue: queue.start_ahead(0), staleness=2) == [1, 2]
+    assert started_steps(lambda queue: queue.start_ahead(0)) == []
+
+
+def test_the_next_step_starts_after_the_update_without_staleness() -> None:
+    assert started_steps(lambda queue: queue.start_next(0)) == [1]
+
+
+@pytest.mark.parametrize("name", ["start_ahead", "start_next"])
+def test_no_step_starts_ahead_in_a_run_that_stops(name: str) -> None:
+    assert started_steps(lambda queue: getattr(queue, name)(0), staleness=2, stops=lambda: True) == []
 
 
 def test_groups_starts_a_step_that_is_not_started() -> None:
@@ -287,8 +321,8 @@ def test_error_of_a_step_ahead_is_raised_by_its_own_groups() -> None:
     done: list[str] = []
 
     async def scene() -> None:
-        async with RolloutQueue(episodes.rollout, 3) as queue:
-            await queue.start(0, 1)
+        async with RolloutQueue(episodes.rollout, 3, staleness=1, fills_slots=True) as queue:
+            await queue.start(0)
             await collect(queue.groups(0))
             await failed.wait()  # the update
             await asyncio.sleep(0.01)
@@ -309,8 +343,8 @@ def test_leaving_the_queue_cancels_all_started_steps() -> None:
     episodes = Episodes(run)
 
     async def scene() -> None:
-        async with RolloutQueue(episodes.rollout, 3) as queue:
-            await queue.start(0, 1)
+        async with RolloutQueue(episodes.rollout, 3, staleness=1, fills_slots=True) as queue:
+            await queue.start(0)
             await asyncio.sleep(0.01)
 
     play(scene())
@@ -322,8 +356,8 @@ def test_cancelling_the_consumer_cancels_all_started_steps() -> None:
     episodes = Episodes(slow({0: 60, 1: 60, 2: 60}))
 
     async def consume() -> None:
-        async with RolloutQueue(episodes.rollout, 3) as queue:
-            await queue.start(0, 1)
+        async with RolloutQueue(episodes.rollout, 3, staleness=1, fills_slots=True) as queue:
+            await queue.start(0)
             await collect(queue.groups(0))
 
     async def scene() -> None:

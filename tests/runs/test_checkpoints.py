@@ -22,7 +22,7 @@ from kernelrl_core.runs.checkpoints import (
     sweep,
 )
 from kernelrl_core.runs.directory import RunDir
-from kernelrl_core.testing.fakes import FakePolicy
+from kernelrl_testing.fakes import FakePolicy
 
 
 class FullDisk(FakePolicy):

@@ -20,8 +20,8 @@ from kernelrl_core.prompts.sft_file import read_conversations, write_conversatio
 from kernelrl_core.runs.directory import RunDir
 from kernelrl_core.runs.distill import Choice, distill
 from kernelrl_core.runs.rows import sample_row
-from kernelrl_core.testing.values import make_turn
 from kernelrl_core.types import Message
+from kernelrl_testing.values import make_turn
 
 FAKES = Path(__file__).parents[1] / "fakes"
 RECIPE = """

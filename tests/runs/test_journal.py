@@ -15,8 +15,8 @@ from kernelrl_core.algorithms.credit import Credit
 from kernelrl_core.errors import KernelRLError, StorageError, UsageError
 from kernelrl_core.runs.directory import RunDir, find_run
 from kernelrl_core.runs.journal import Journal, JournalReader, read_rows
-from kernelrl_core.testing.values import make_turn
 from kernelrl_core.types import SampleId
+from kernelrl_testing.values import make_turn
 
 
 def test_rows_are_read_back(tmp_path: Path) -> None:

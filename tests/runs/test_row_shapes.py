@@ -15,7 +15,7 @@ from kernelrl_core.monitoring.progress import Progress
 from kernelrl_core.runs.journal import Journal, JournalReader, read_rows
 from kernelrl_core.runs.row_shapes import PROGRESS, SAMPLE, SHAPES, fault
 from kernelrl_core.runs.rows import sample_row
-from kernelrl_core.testing.values import make_turn, turns_of_every_outcome
+from kernelrl_testing.values import make_turn, turns_of_every_outcome
 
 FORMER = Path(__file__).parents[1] / "data" / "former_run" / "killed"
 

@@ -9,8 +9,8 @@ import pytest
 
 from kernelrl_core.errors import KernelRLError
 from kernelrl_core.runs.rows import sample_row, turn_from_row, turn_without_task
-from kernelrl_core.testing.values import make_turn
 from kernelrl_core.types import ExcludedExample, Outcome, ShownExample
+from kernelrl_testing.values import make_turn
 
 
 def test_the_row_of_a_lost_turn_has_the_boundary_where_it_was_lost() -> None:

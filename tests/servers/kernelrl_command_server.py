@@ -122,7 +122,7 @@ def _import_everything() -> None:
     for name in ("jinja2", "packaging.requirements", *sys.argv[1:]):
         importlib.import_module(name)
     for module in pkgutil.walk_packages(kernelrl_core.__path__, "kernelrl_core."):
-        if not module.name.startswith("kernelrl_core.testing"):
+        if not module.name.startswith("kernelrl_testing"):
             importlib.import_module(module.name)
     for entry_point in entry_points(group="kernelrl"):
         entry_point.load()

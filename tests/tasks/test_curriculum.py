@@ -24,8 +24,6 @@ from kernelrl_core.recipe.schema import (
 )
 from kernelrl_core.tasks.curriculum import TaskSchedule, signal_chance
 from kernelrl_core.tasks.schedule import schedule
-from kernelrl_core.testing.training import make_recipe
-from kernelrl_core.testing.values import make_turn
 from kernelrl_core.types import (
     Episode,
     EvaluationSettings,
@@ -36,6 +34,8 @@ from kernelrl_core.types import (
     TaskSettings,
     Turn,
 )
+from kernelrl_testing.training import make_recipe
+from kernelrl_testing.values import make_turn
 
 TASKS = [Task(f"t{level}.{i}", f"reference {level} {i}", level=level) for level in (1, 2, 3) for i in range(6)]
 RECIPE = make_recipe(seed=5, train=TrainSettings(tasks_per_step=3, group_size=2, steps=12))

@@ -9,8 +9,8 @@ from kernelrl_core.errors import UsageError
 from kernelrl_core.recipe.schema import TrainSettings
 from kernelrl_core.tasks.leaks import LeakGuard, address_of, decontaminated
 from kernelrl_core.tasks.selection import held_out_tasks, training_tasks
-from kernelrl_core.testing.fakes import FakeTasks
 from kernelrl_core.types import Task
+from kernelrl_testing.fakes import FakeTasks
 
 
 def reference(expression: str, name: str = "x") -> str:

@@ -14,8 +14,8 @@ from kernelrl_core.plugins.registry import registry
 from kernelrl_core.plugins.use import Use
 from kernelrl_core.sources.task_source import parse_task_source
 from kernelrl_core.tasks.lookup import find_task, source_for
-from kernelrl_core.testing.fakes import FakeTasks
 from kernelrl_core.types import Task
+from kernelrl_testing.fakes import FakeTasks
 
 TASK = """\
 class Model: ...

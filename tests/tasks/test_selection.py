@@ -9,8 +9,8 @@ import pytest
 from kernelrl_core.errors import KernelRLError, UsageError
 from kernelrl_core.recipe.schema import EvalSettings, PositiveInt
 from kernelrl_core.tasks.selection import eval_tasks
-from kernelrl_core.testing.fakes import FakeTasks, numbered_tasks
 from kernelrl_core.types import Task
+from kernelrl_testing.fakes import FakeTasks, numbered_tasks
 
 
 class Splits(FakeTasks):

@@ -48,6 +48,13 @@ def test_the_former_default_of_forbid_needs_no_checker(tmp_path: Path) -> None:
     assert run_recipe(RunDir(tmp_path), registry()).recipe.checkers == {}
 
 
+def test_rules_of_the_former_default_that_no_checker_has_are_ignored(tmp_path: Path) -> None:
+    (tmp_path / "recipe.yaml").write_text(
+        SAVED + "checkers: {s: {use: source_rules}}\nforbid: [no_kernel, library_operators, fallback]\n"
+    )
+    assert run_recipe(RunDir(tmp_path), registry()).recipe.forbid == ("no_kernel", "fallback")
+
+
 def test_overrides_follow_those_of_former_versions(tmp_path: Path) -> None:
     (tmp_path / "recipe.yaml").write_text(SAVED)
     assert run_recipe(RunDir(tmp_path), registry(), ["train.decontaminate=true"]).recipe.train.decontaminate

@@ -14,9 +14,9 @@ from kernelrl_core.algorithms.advantages import grpo
 from kernelrl_core.errors import InfrastructureError
 from kernelrl_core.interfaces.backends import BackendFacts
 from kernelrl_core.interfaces.policies import PolicyCapabilities, PolicyConfig
-from kernelrl_core.planning.checks import contradictions
 from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.prompts import Composer
+from kernelrl_core.recipe.rules.contradictions import contradictions
 from kernelrl_core.recipe.schema import (
     BestHistory,
     CoverageRejection,
@@ -31,9 +31,6 @@ from kernelrl_core.recipe.schema import (
     Use,
 )
 from kernelrl_core.runs.directory import RunDir
-from kernelrl_core.testing.fakes import FakeEnvironment, FakePolicy, FakeTasks, numbered_tasks
-from kernelrl_core.testing.training import make_recipe, train_here
-from kernelrl_core.testing.values import make_candidate, make_evaluation, make_reply
 from kernelrl_core.types import (
     EvaluationSettings,
     Example,
@@ -46,6 +43,9 @@ from kernelrl_core.types import (
     Turn,
 )
 from kernelrl_core.types.training import SamplingSettings, TrainingSample
+from kernelrl_testing.fakes import FakeEnvironment, FakePolicy, FakeTasks, numbered_tasks
+from kernelrl_testing.training import make_recipe, train_here
+from kernelrl_testing.values import make_candidate, make_evaluation, make_reply
 
 RECIPE = make_recipe(
     episode=EpisodeSettings(turns=3),

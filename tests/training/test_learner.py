@@ -24,9 +24,6 @@ from kernelrl_core.recipe.schema import (
 )
 from kernelrl_core.runs.directory import RunDir
 from kernelrl_core.runs.run_journal import RunJournal
-from kernelrl_core.testing.fakes import FakeEnvironment, FakePolicy, FakeTasks, numbered_tasks
-from kernelrl_core.testing.training import make_recipe, train_here
-from kernelrl_core.testing.values import make_evaluation
 from kernelrl_core.training.learner import streaming_obstacle
 from kernelrl_core.types import (
     Message,
@@ -36,6 +33,9 @@ from kernelrl_core.types import (
     Task,
     Turn,
 )
+from kernelrl_testing.fakes import FakeEnvironment, FakePolicy, FakeTasks, numbered_tasks
+from kernelrl_testing.training import make_recipe, train_here
+from kernelrl_testing.values import make_evaluation
 
 TRAIN = TrainSettings(tasks_per_step=3, group_size=2, steps=2, length_norm="max_tokens", loss="ppo", substeps=2)
 RECIPE = make_recipe(

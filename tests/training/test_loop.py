@@ -29,10 +29,10 @@ from kernelrl_core.recipe.schema import (
 )
 from kernelrl_core.rollout.session import require_learning
 from kernelrl_core.runs.directory import RunDir
-from kernelrl_core.testing.fakes import FakeEnvironment, FakePolicy, FakeTasks, numbered_tasks
-from kernelrl_core.testing.training import make_recipe, train_here
 from kernelrl_core.training.learner import learning_rate
 from kernelrl_core.types import SampleId
+from kernelrl_testing.fakes import FakeEnvironment, FakePolicy, FakeTasks, numbered_tasks
+from kernelrl_testing.training import make_recipe, train_here
 
 
 class Policy(FakePolicy):
@@ -328,7 +328,7 @@ def test_unsupported_ratio_is_a_usage_error() -> None:
     policy = FakePolicy()
     require_learning(recipe, policy)
     policy.capabilities = attrs.evolve(policy.capabilities, ratios=frozenset({"token"}))
-    with pytest.raises(UsageError, match=r"train\.ratio: policy 'fake' supports only token, not seq"):
+    with pytest.raises(UsageError, match=r"train\.ratio: policy 'fake' with these options supports only ratio token"):
         require_learning(recipe, policy)
 
 

@@ -19,7 +19,6 @@ from kernelrl_core.planning.load import recipe_from_mapping
 from kernelrl_core.plugins.registry import registry
 from kernelrl_core.recipe.schema import TrainSettings
 from kernelrl_core.tasks.selection import training_tasks
-from kernelrl_core.testing.fakes import FakeTasks
 from kernelrl_core.types import Evaluation, EvaluationRequest, EvaluationSettings, Task
 from kernelrl_core.types import serialization as codec
 from kernelrl_core.types.audits import (
@@ -31,6 +30,7 @@ from kernelrl_core.types.audits import (
     quarantine_reasons,
     read_audits,
 )
+from kernelrl_testing.fakes import FakeTasks
 
 SETTINGS = EvaluationSettings()
 TASKS = [Task(f"t/{name}", f"source of {name}") for name in ("a", "b", "c")]

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import attrs
 import pytest
+from kernelrl_testing.fixtures import Evaluate
+from kernelrl_testing.values import make_candidate, make_request, make_task, make_turn
 
 from kernelrl_core.api.evaluators import Outcome
-from kernelrl_core.testing.fixtures import Evaluate
-from kernelrl_core.testing.values import make_candidate, make_request, make_task, make_turn
 from kernelrl_plugin_register_pressure.checker import RegisterLimit
 from kernelrl_plugin_register_pressure.options import RegisterLimitConfig, RegisterPressureConfig
 from kernelrl_plugin_register_pressure.reward import RegisterPressure

@@ -1,11 +1,11 @@
 """Contracts, scores and findings, with reports worked out by hand."""
 
 import pytest
+from kernelrl_testing.contracts import CheckerContract, RewardContract
+from kernelrl_testing.values import make_candidate, make_evaluation, make_task, make_turn
 
 from kernelrl_core.api.checkers import CompiledKernel, Outcome
 from kernelrl_core.api.rewards import Turn
-from kernelrl_core.testing.contracts import CheckerContract, RewardContract
-from kernelrl_core.testing.values import make_candidate, make_evaluation, make_task, make_turn
 from kernelrl_plugin_register_pressure.checker import RegisterLimit
 from kernelrl_plugin_register_pressure.options import RegisterLimitConfig, RegisterPressureConfig
 from kernelrl_plugin_register_pressure.reward import RegisterPressure

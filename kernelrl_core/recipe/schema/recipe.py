@@ -14,7 +14,10 @@ from kernelrl_core.recipe.schema.uses import RetrieverUse, RewardUse
 from kernelrl_core.types import EvaluationSettings
 from kernelrl_core.types.numbers import NonNegativeInt
 
-__all__ = ["Recipe"]
+__all__ = ["DECLARED", "Recipe"]
+
+DECLARED = Use("")
+"""The component that a plugin declares as the default of its kind (`Component.default`)."""
 
 
 @attrs.frozen
@@ -31,8 +34,8 @@ class Recipe:
     """Reward components, each under a name of your choice. The score of a turn is their weighted sum."""
     seed: NonNegativeInt = NonNegativeInt(0)
     """Seed of all random choices of the run, except the hidden inputs of the judge."""
-    evaluator: Use = Use("local")
-    """Where candidates are evaluated, such as `local` for this machine."""
+    evaluator: Use = DECLARED
+    """Where candidates are evaluated."""
     evaluation: EvaluationSettings = EvaluationSettings()
     """How candidates are evaluated: precision, trials, limits, timing, probes."""
     prompt: PromptSettings = PromptSettings()
@@ -40,24 +43,17 @@ class Recipe:
     episode: EpisodeSettings = EpisodeSettings()
     history: HistorySettings = HistorySettings()
     returns: ReturnSettings = ReturnSettings()
-    advantage: Use = Use("grpo")
+    advantage: Use = DECLARED
     """Advantage estimator."""
     checkers: dict[str, Use] = attrs.field(factory=dict)
     """Checkers for reward hacks, each under a name of your choice."""
-    forbid: tuple[str, ...] = (
-        "no_kernel",
-        "library_operators",
-        "fallback",
-        "inherited_reference",
-        "hidden_source",
-        "cpu_libraries",
-    )
+    forbid: tuple[str, ...] = attrs.field(default=(), metadata={"default": "from the other keys"})
     """Stated rules: every prompt prohibits them, and a candidate that breaks one is rejected, by its source before it
-    is executed, or by the evaluation. Each must be a rule of a checker; of the default, those that no checker has are
-    ignored. No effect without checkers."""
+    is executed, or by the evaluation. Each must be a rule of a checker. Without this key: the rules that the recipe's
+    checkers state by default; the saved recipe lists them."""
     verdicts: VerdictSettings = VerdictSettings()
     verify: VerifySettings = VerifySettings()
-    feedback: Use = Use("structured")
+    feedback: Use = DECLARED
     """Formatter of the feedback that the next prompt shows about a turn."""
     retriever: RetrieverUse | None = None
     """Source of examples similar to the task. Null: none."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kernelrl_adapters.shared import close_background, recipe_of
-from kernelrl_core.plugins.registry import registry
+from kernelrl_core.api.components import registry
 
 TESTS = Path(__file__).parents[3] / "tests"
 RECIPE = """

@@ -21,9 +21,9 @@ from tinker_cookbook.rl.types import InitialObservationOverflow
 
 from kernelrl_adapters.chat import CHAT_TEMPLATE, ChatRenderer
 from kernelrl_adapters.cookbook import KernelDatasetBuilder
-from kernelrl_core.errors import UsageError
-from kernelrl_core.prompts.extraction import extract
-from kernelrl_core.types import Message, Prompt
+from kernelrl_core.api.errors import UsageError
+from kernelrl_core.api.policies import Message, Prompt
+from kernelrl_testing.core import extract
 
 RECIPE = """
 tasks:     {use: fake}
@@ -190,7 +190,7 @@ def test_episodes_lost_to_infrastructure_errors_are_retried_by_the_cookbook_s_st
     import kernelrl_fake
     from tinker_cookbook.rl.rollout_strategy import RetryOnFailure
 
-    from kernelrl_core.errors import InfrastructureError
+    from kernelrl_core.api.errors import InfrastructureError
 
     whole, calls = kernelrl_fake.Evaluator.evaluate, []
 

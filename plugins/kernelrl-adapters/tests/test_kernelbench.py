@@ -13,9 +13,12 @@ import attrs
 import pytest
 
 from kernelrl_adapters.kernelbench import KernelExecResult, _result, eval_kernel_against_ref
-from kernelrl_core.errors import InfrastructureError, UsageError
-from kernelrl_core.testing.values import REFERENCE, make_evaluation, make_runtime, make_turn
-from kernelrl_core.types import Finding, Mismatch, Outcome, Severity, Turn, Verdict
+from kernelrl_core.api.checkers import Finding, Severity, Verdict
+from kernelrl_core.api.errors import InfrastructureError, UsageError
+from kernelrl_core.api.evaluators import Mismatch
+from kernelrl_core.api.rewards import Turn
+from kernelrl_core.api.tasks import Outcome
+from kernelrl_testing.values import REFERENCE, make_evaluation, make_runtime, make_turn
 
 PARAMETERS = {
     "original_model_src": inspect.Parameter.empty,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kernelrl_adapters.trl import kernel_reward, prompt_rows
-from kernelrl_core.errors import InfrastructureError, LookupFailed, UsageError
+from kernelrl_core.api.errors import InfrastructureError, LookupFailed, UsageError
 
 ANSWER = "```python\nclass ModelNew:\n    def forward(self, x):\n        return {!r}\n```"
 RIGHT, WRONG = ANSWER.format("right"), ANSWER.format("wrong")

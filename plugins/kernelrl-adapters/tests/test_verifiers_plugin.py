@@ -19,12 +19,10 @@ from verifiers.v1.cli.eval.runner import run_eval
 from verifiers.v1.configs.cli.eval import EvalConfig
 
 from kernelrl_adapters import load_environment
-from kernelrl_core.cli.eval import choose_job
-from kernelrl_core.errors import UsageError
-from kernelrl_core.heldout.evaluate import evaluate_job
-from kernelrl_core.plugins.registry import registry
-from kernelrl_core.recipe.schema import Use
-from kernelrl_core.types import Outcome
+from kernelrl_core.api.components import Use, registry
+from kernelrl_core.api.errors import UsageError
+from kernelrl_core.api.tasks import Outcome
+from kernelrl_testing.core import choose_job, evaluate_job
 
 FAKE = """
 tasks:     {use: fake}

@@ -10,8 +10,10 @@ from typing import Any
 import attrs
 import pytest
 
-from kernelrl_core.types import Evaluation, EvaluationRequest, EvaluationSettings, Outcome, sha256_text
-from kernelrl_core.version import API_VERSION
+from kernelrl_core.api import API_VERSION
+from kernelrl_core.api.checkers import Evaluation
+from kernelrl_core.api.evaluators import EvaluationRequest, EvaluationSettings, sha256_text
+from kernelrl_core.api.tasks import Outcome
 from kernelrl_judge.client.lanes import Lanes
 from kernelrl_judge.device.faults import DeviceFault
 

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 import attrs
 
 from kernelrl_core.api.evaluators import Evaluation, EvaluationRequest, EvaluationSettings
-from kernelrl_core.testing.values import make_request
 from kernelrl_judge.client.pool import JudgePool
+from kernelrl_testing.values import make_request
 
 _Result = TypeVar("_Result")
 _SETTINGS = frozenset(attrs.fields_dict(EvaluationSettings))

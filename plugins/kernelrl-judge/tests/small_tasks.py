@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kernelrl_core.types import EvaluationSettings
+from kernelrl_core.api.evaluators import EvaluationSettings
 from kernelrl_judge.probes.stress_calls import compare_stressed, stress_calls
 from kernelrl_judge.task.reference import Reference
 from kernelrl_judge.task.source import load_reference

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from kernelrl_core.types import EvaluationSettings, Task
-from kernelrl_core.types.audits import FLAGS
+from kernelrl_core.api.evaluators import EvaluationSettings
+from kernelrl_core.api.tasks import FLAGS, Task
 from kernelrl_judge.client.auditor import Auditor
 
 torch = pytest.importorskip("torch")

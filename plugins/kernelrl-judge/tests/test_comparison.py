@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernelrl_core.types import EvaluationSettings
+from kernelrl_core.api.evaluators import EvaluationSettings
 from kernelrl_judge.task.comparison import Tolerance, as_rows, compare_values, tolerance
 
 STRICT = Tolerance(1e-4, 1e-4, strict=True)

@@ -10,8 +10,9 @@ import attrs
 import pytest
 from lane_machines import Machine, raising, request
 
-from kernelrl_core.errors import InfrastructureError, UsageError
-from kernelrl_core.types import Evaluation, Outcome
+from kernelrl_core.api.checkers import Evaluation
+from kernelrl_core.api.errors import InfrastructureError, UsageError
+from kernelrl_core.api.tasks import Outcome
 from kernelrl_judge.client.lanes import Lanes
 from kernelrl_judge.client.pool import JudgePool
 from kernelrl_judge.client.worker import JudgeDied

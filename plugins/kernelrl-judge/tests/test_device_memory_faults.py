@@ -13,7 +13,6 @@ import pytest
 import torch
 
 from kernelrl_core.api.evaluators import BuildStatus, Evaluation, Isolation, Outcome
-from kernelrl_core.testing.values import make_request
 from kernelrl_judge.device.faults import DeviceFault, DeviceFull
 from kernelrl_judge.judge.candidate_run import Interruption, RunFacts
 from kernelrl_judge.judge.evaluate import evaluate
@@ -26,6 +25,7 @@ from kernelrl_judge.peer.recordings import NotRecorded
 from kernelrl_judge.probes.trials import TrialResults
 from kernelrl_judge.protocol.device_memory import DeviceMemoryError
 from kernelrl_judge.protocol.failures import Failure, Phase, lacks_device_memory
+from kernelrl_testing.values import make_request
 
 GIB = 1 << 30
 Evaluate: TypeAlias = Callable[..., tuple[Evaluation, list[bool]]]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelrl_core.types import Mismatch
+from kernelrl_core.api.evaluators import Mismatch
 from kernelrl_judge.judge import messages
 from kernelrl_judge.protocol.failures import Failure, Phase
 from kernelrl_judge.task.precision import TEN_BITS

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from small_tasks import reference as reference_of
 
-from kernelrl_core.types import EvaluationSettings
+from kernelrl_core.api.evaluators import EvaluationSettings
 from kernelrl_judge.peer.recordings import DeviceNode, NotRecorded
 from kernelrl_judge.probes import ownership
 from kernelrl_judge.probes.ownership import Ownership, WorkTimes, library_share, measure_ownership, own_share

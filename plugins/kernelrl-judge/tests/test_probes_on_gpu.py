@@ -75,9 +75,8 @@ def test_a_candidate_that_changes_something_else_is_incorrect(
 
 @pytest.mark.parametrize("timing", [False, True], ids=["untimed", "timed"])
 def test_a_shortcut_that_ordinary_inputs_allow_is_suspect(evaluations: Evaluations, timing: bool) -> None:
-    found = evaluated(
-        evaluations, module("return x + z.clamp(max=24.0)"), module("return x + z"), NORMAL, timing=timing
-    )
+    task = module("return x + z.clamp(max=24.0)") + "\n\nDOMAIN = {'x': 'any', 'z': 'any'}\n"
+    found = evaluated(evaluations, task, module("return x + z"), NORMAL, timing=timing)
     assert (found.outcome, "stress" in suspect_rules(found)) == (Outcome.CORRECT, True)
 
 

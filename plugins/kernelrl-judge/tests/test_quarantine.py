@@ -8,8 +8,8 @@ import logging
 import pytest
 from lane_machines import Machine, fail, raising, request, run, soon, waiting, well
 
-from kernelrl_core.errors import InfrastructureError, MissingPrerequisite
-from kernelrl_core.types import Outcome
+from kernelrl_core.api.errors import InfrastructureError, MissingPrerequisite
+from kernelrl_core.api.tasks import Outcome
 from kernelrl_judge.client import lanes as module
 from kernelrl_judge.client.lanes import Lanes
 from kernelrl_judge.client.worker import JudgeDied

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from kernelrl_core.types import EvaluationSettings, Outcome
+from kernelrl_core.api.evaluators import EvaluationSettings
+from kernelrl_core.api.tasks import Outcome
 from kernelrl_judge.judge import conclusion
 from kernelrl_judge.judge.candidate_run import Interruption
 from kernelrl_judge.peer.lease import CandidateLease

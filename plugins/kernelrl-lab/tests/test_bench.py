@@ -7,13 +7,15 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from kernelrl_core.plugins.registry import registry
-from kernelrl_core.testing.fakes import FakeEvaluator
-from kernelrl_core.testing.values import make_evaluation
-from kernelrl_core.types import Evaluation, EvaluationRequest, Outcome
+from kernelrl_core.api.checkers import Evaluation
+from kernelrl_core.api.components import registry
+from kernelrl_core.api.evaluators import EvaluationRequest
+from kernelrl_core.api.tasks import Outcome
 from kernelrl_lab.bench import N_HACKS, bench_kernels
 from kernelrl_lab.bench_command import command
 from kernelrl_plugin_local.evaluator import LocalEvaluator
+from kernelrl_testing.fakes import FakeEvaluator
+from kernelrl_testing.values import make_evaluation
 
 ONLY = ("--only", "relu_double", "--only", "gelu")
 

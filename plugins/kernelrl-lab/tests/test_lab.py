@@ -11,8 +11,9 @@ import attrs
 import pytest
 from click.testing import CliRunner
 
-from kernelrl_core.plugins.registry import registry
-from kernelrl_core.types import Finding, Outcome, Severity, Verdict
+from kernelrl_core.api.checkers import Finding, Severity, Verdict
+from kernelrl_core.api.components import registry
+from kernelrl_core.api.tasks import Outcome
 from kernelrl_lab.command import command
 from kernelrl_lab.running import Result, run
 from kernelrl_lab.suite import SuiteKernel, read_suite, suite_folder

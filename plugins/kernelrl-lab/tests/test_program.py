@@ -22,8 +22,8 @@ import pytest
 from click.testing import CliRunner
 from kernelrl_command_server import CommandServer
 
-from kernelrl_core.errors import MissingPrerequisite, UsageError
-from kernelrl_core.types import Task
+from kernelrl_core.api.errors import MissingPrerequisite, UsageError
+from kernelrl_core.api.tasks import Task
 from kernelrl_lab.command import command
 from kernelrl_lab.program import Program, ProgramResult, measure_program, read_program, summary_lines
 from kernelrl_lab.suite import Hack, SuiteKernel, suite_folder

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kernelrl_core.errors import UsageError
-from kernelrl_core.plugins.registry import registry
+from kernelrl_core.api.components import registry
+from kernelrl_core.api.errors import UsageError
 from kernelrl_lab.suite import BUNDLED, SuiteKernel, read_suite, suite_folder
 
 TASK = """

@@ -8,9 +8,9 @@ import attrs
 import pytest
 
 from kernelrl_core.api.checkers import Candidate, EmbeddedSource, Outcome, SourceFacts
-from kernelrl_core.testing.values import make_evaluation, make_task
 from kernelrl_plugin_checkers.config import SourceRulesConfig
 from kernelrl_plugin_checkers.source_rules import SourceRules
+from kernelrl_testing.values import make_evaluation, make_task
 
 RULE = "cpu_libraries"
 

@@ -6,17 +6,9 @@ from typing import Any
 
 import pytest
 
-from kernelrl_core.types import (
-    Candidate,
-    Evaluation,
-    EvaluationFacts,
-    Finding,
-    Outcome,
-    Roofline,
-    RuntimeStatistics,
-    Severity,
-    Task,
-)
+from kernelrl_core.api.checkers import Candidate, Evaluation, EvaluationFacts, Finding, Roofline, Severity
+from kernelrl_core.api.evaluators import RuntimeStatistics
+from kernelrl_core.api.tasks import Outcome, Task
 from kernelrl_plugin_checkers.config import EvaluationRulesConfig
 from kernelrl_plugin_checkers.evaluation_rules import EvaluationRules
 

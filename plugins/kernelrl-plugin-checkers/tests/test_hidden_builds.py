@@ -7,8 +7,9 @@ import json
 import pytest
 
 from kernelrl_build.kernel_facts import hidden_facts
-from kernelrl_core.types import Candidate, Evaluation, EvaluationFacts, Finding, Outcome, Task
-from kernelrl_core.types import serialization as codec
+from kernelrl_core.api.checkers import Candidate, Evaluation, EvaluationFacts, Finding
+from kernelrl_core.api.evaluators import from_json, to_json
+from kernelrl_core.api.tasks import Outcome, Task
 from kernelrl_plugin_checkers.config import SourceRulesConfig
 from kernelrl_plugin_checkers.source_rules import SourceRules
 from kernelrl_plugin_cuda.backend import CudaBackend
@@ -100,6 +101,6 @@ def test_names_decide_where_launches_were_not_observed() -> None:
 
 def test_a_cached_evaluation_gives_the_same_findings() -> None:
     evaluation = evaluated(COMPUTED, DECOY)
-    cached = codec.from_json(Evaluation, json.loads(json.dumps(codec.to_json(evaluation))))
+    cached = from_json(Evaluation, json.loads(json.dumps(to_json(evaluation))))
     assert found(COMPUTED, cached) == found(COMPUTED, evaluation)
     assert set(found(COMPUTED, cached)) == {"no_kernel"}

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelrl_core.prompts.extraction import extract_file
-from kernelrl_core.recipe.schema import Recipe
-from kernelrl_core.types import Candidate, EmbeddedSource, Finding, SourceFacts, Task
+from kernelrl_core.api.checkers import Candidate, EmbeddedSource, Finding, SourceFacts
+from kernelrl_core.api.tasks import Task
 from kernelrl_plugin_checkers.config import SourceRulesConfig
+from kernelrl_plugin_checkers.rules import SOURCE
 from kernelrl_plugin_checkers.source_rules import SourceRules
 from kernelrl_plugin_triton.kernels import triton_facts
+from kernelrl_testing.core import extract_file
 
 MODEL = "class ModelNew:\n    def forward(self, x):\n"
 N = 60_000
@@ -72,7 +72,8 @@ def test_a_source_that_defeats_the_parser_is_no_candidate_and_does_not_stop_a_ch
 
 
 def test_a_source_that_takes_too_many_steps_is_rejected() -> None:
-    assert "hidden_source" in {found.rule for found in check(TOO_LONG)} & set(attrs.fields(Recipe).forbid.default)
+    stated = {rule.id for rule in SOURCE if rule.stated}
+    assert "hidden_source" in {found.rule for found in check(TOO_LONG)} & stated
 
 
 @pytest.mark.parametrize("name", BUSY)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kernelrl_core.errors import UsageError
-from kernelrl_core.types import Candidate, Evaluation, Finding, Outcome, Severity, Task
+from kernelrl_core.api.checkers import Candidate, Evaluation, Finding, Severity
+from kernelrl_core.api.errors import UsageError
+from kernelrl_core.api.tasks import Outcome, Task
 from kernelrl_plugin_checkers.config import KernelguardConfig
 
 pytest.importorskip("kernelguard", reason="the package kernelguard is not installed")

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from kernelrl_core.types import Candidate, Finding, Severity, SourceFacts, Task
+from kernelrl_core.api.checkers import Candidate, Finding, Severity, SourceFacts
+from kernelrl_core.api.tasks import Task
 from kernelrl_plugin_checkers.config import EvaluationRulesConfig, SourceRulesConfig
 from kernelrl_plugin_checkers.rules import MEASURED, RETIRED, SOURCE
 from kernelrl_plugin_checkers.source_rules import SourceRules

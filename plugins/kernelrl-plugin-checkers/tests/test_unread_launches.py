@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kernelrl_build.kernel_facts import extension_facts
-from kernelrl_core.types import Candidate, Finding, Task
+from kernelrl_core.api.checkers import Candidate, Finding
+from kernelrl_core.api.tasks import Task
 from kernelrl_plugin_checkers.config import SourceRulesConfig
 from kernelrl_plugin_checkers.source_rules import SourceRules
 from kernelrl_plugin_cuda.backend import CudaBackend

@@ -8,17 +8,14 @@ from typing import Any
 
 import pytest
 
-from kernelrl_core.testing.fixtures import Evaluate
-from kernelrl_core.testing.values import make_request
-from kernelrl_core.types import (
-    Evaluation,
-    Example,
-    Outcome,
-    SourceFacts,
-)
+from kernelrl_core.api.backends import Example
+from kernelrl_core.api.checkers import Evaluation, SourceFacts
+from kernelrl_core.api.tasks import Outcome
 from kernelrl_plugin_cpp.backend import CppBackend
 from kernelrl_plugin_cpp.config import CppConfig
 from kernelrl_plugin_cpp.examples import FEW_SHOT, ONE_SHOT
+from kernelrl_testing.fixtures import Evaluate
+from kernelrl_testing.values import make_request
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")]
 

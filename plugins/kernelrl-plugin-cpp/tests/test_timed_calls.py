@@ -7,14 +7,10 @@ from typing import Any
 
 import pytest
 
-from kernelrl_core.testing.fixtures import Evaluate
-from kernelrl_core.testing.values import make_request
-from kernelrl_core.types import (
-    Evaluation,
-    Finding,
-    Outcome,
-    Severity,
-)
+from kernelrl_core.api.checkers import Evaluation, Finding, Severity
+from kernelrl_core.api.tasks import Outcome
+from kernelrl_testing.fixtures import Evaluate
+from kernelrl_testing.values import make_request
 
 pytest.importorskip("torch")
 

@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from kernelrl_core.interfaces.requirements import gpu_vendors
-from kernelrl_core.testing.fixtures import Evaluate
-from kernelrl_core.testing.values import make_request
-from kernelrl_core.types import Example, Outcome
+from kernelrl_core.api.backends import Example
+from kernelrl_core.api.config import gpu_vendors
+from kernelrl_core.api.tasks import Outcome
 from kernelrl_plugin_cuda.backend import CudaBackend
 from kernelrl_plugin_cuda.config import CudaConfig
 from kernelrl_plugin_cuda.examples import FEW_SHOT, ONE_SHOT
 from kernelrl_plugin_cuda.runner import CudaRunner
+from kernelrl_testing.fixtures import Evaluate
+from kernelrl_testing.values import make_request
 
 EXAMPLES = (ONE_SHOT, *FEW_SHOT)
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelrl_core.types import KernelFact
+from kernelrl_core.api.checkers import KernelFact
 from kernelrl_plugin_cuda.backend import CudaBackend
 from kernelrl_plugin_cuda.config import CudaConfig
 from kernelrl_plugin_cuda.examples import ONE_SHOT

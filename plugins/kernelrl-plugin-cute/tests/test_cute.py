@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from kernelrl_core.types import Example, KernelFact
+from kernelrl_core.api.backends import Example
+from kernelrl_core.api.checkers import KernelFact
 from kernelrl_plugin_cute.backend import CuteBackend
 from kernelrl_plugin_cute.config import CuteConfig
 from kernelrl_plugin_cute.examples import FEW_SHOT, ONE_SHOT

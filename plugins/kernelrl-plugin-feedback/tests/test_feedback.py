@@ -8,23 +8,15 @@ from typing import get_args, get_type_hints
 import attrs
 import pytest
 
-from kernelrl_core.prompts.extraction import extract
-from kernelrl_core.testing.values import make_evaluation, make_reply, make_runtime, make_turn
-from kernelrl_core.types import (
-    BuildStatus,
-    Evaluation,
-    EvaluationFacts,
-    Finding,
-    Mismatch,
-    Outcome,
-    Severity,
-    TaskDtypes,
-    Verdict,
-)
+from kernelrl_core.api.checkers import Evaluation, EvaluationFacts, Finding, Severity, TaskDtypes, Verdict
+from kernelrl_core.api.evaluators import BuildStatus, Mismatch
+from kernelrl_core.api.tasks import Outcome
 from kernelrl_plugin_feedback.config import RawConfig, StructuredConfig
 from kernelrl_plugin_feedback.minimal import Minimal
 from kernelrl_plugin_feedback.raw import Raw
 from kernelrl_plugin_feedback.structured import Structured
+from kernelrl_testing.core import extract
+from kernelrl_testing.values import make_evaluation, make_reply, make_runtime, make_turn
 
 DATA = Path(__file__).parent / "data"
 CODE = "```python\nclass ModelNew:\n    pass\n```"

@@ -9,12 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelrl_core.prompts.extraction import extract
-from kernelrl_core.testing.values import make_evaluation, make_reply, make_runtime, make_turn
-from kernelrl_core.types import CompiledKernel, DeviceKernel, EvaluationFacts, Outcome, Roofline, Turn
+from kernelrl_core.api.checkers import CompiledKernel, DeviceKernel, EvaluationFacts, Roofline
+from kernelrl_core.api.rewards import Turn
+from kernelrl_core.api.tasks import Outcome
 from kernelrl_plugin_feedback.config import ProfileConfig
 from kernelrl_plugin_feedback.profiled import Profiled
 from kernelrl_plugin_feedback.structured import Structured
+from kernelrl_testing.core import extract
+from kernelrl_testing.values import make_evaluation, make_reply, make_runtime, make_turn
 
 # 84 MB at 4,200 GB/s take 20 us. In 52 us that is 1,615 GB/s: 38 % of the ceiling, 2.6 times the minimum time.
 MEMORY = Roofline(

@@ -9,16 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from kernelrl_core.errors import MissingPrerequisite
-from kernelrl_core.testing.fixtures import Evaluate
-from kernelrl_core.testing.values import make_request
-from kernelrl_core.types import (
-    BuildStatus,
-    Evaluation,
-    Example,
-    Outcome,
-)
+from kernelrl_core.api.backends import Example
+from kernelrl_core.api.checkers import Evaluation
+from kernelrl_core.api.errors import MissingPrerequisite
+from kernelrl_core.api.evaluators import BuildStatus
+from kernelrl_core.api.tasks import Outcome
 from kernelrl_plugin_hip.examples import FEW_SHOT, ONE_SHOT
+from kernelrl_testing.fixtures import Evaluate
+from kernelrl_testing.values import make_request
 
 pytestmark = pytest.mark.skipif(shutil.which("hipcc") is None, reason="needs hipcc")
 

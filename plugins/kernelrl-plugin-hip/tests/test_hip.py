@@ -10,19 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelrl_core.interfaces.requirements import Requires, gpu_vendors
-from kernelrl_core.planning.load import recipe_from_mapping
-from kernelrl_core.plugins.registry import registry
-from kernelrl_core.recipe.problems import RecipeError
-from kernelrl_core.testing.fixtures import Evaluate
-from kernelrl_core.testing.values import make_request
-from kernelrl_core.types import Example, Outcome
+from kernelrl_core.api import Requires
+from kernelrl_core.api.backends import Example
+from kernelrl_core.api.components import RecipeError, registry
+from kernelrl_core.api.config import gpu_vendors
+from kernelrl_core.api.episodes import recipe_from_mapping
+from kernelrl_core.api.tasks import Outcome
 from kernelrl_plugin_hip import runner as runner_module
 from kernelrl_plugin_hip.archs import arch_facts, chosen_archs, installed_archs
 from kernelrl_plugin_hip.backend import HipBackend
 from kernelrl_plugin_hip.config import HipConfig
 from kernelrl_plugin_hip.examples import FEW_SHOT, ONE_SHOT
 from kernelrl_plugin_hip.runner import HipRunner
+from kernelrl_testing.fixtures import Evaluate
+from kernelrl_testing.values import make_request
 
 EXAMPLES = (ONE_SHOT, *FEW_SHOT)
 _REST = {

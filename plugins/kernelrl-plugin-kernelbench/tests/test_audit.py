@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from kernelrl_core.errors import UsageError
-from kernelrl_core.types import sha256_text
-from kernelrl_core.types.audits import TaskAudit, append_audit, read_audits
+from kernelrl_core.api.errors import UsageError
+from kernelrl_core.api.evaluators import sha256_text
+from kernelrl_core.api.tasks import TaskAudit, append_audit, read_audits
 from kernelrl_plugin_kernelbench import benchmark
 from kernelrl_plugin_kernelbench.benchmark import KernelBenchTasks
 from kernelrl_plugin_kernelbench.config import DatasetConfig, DirectoryConfig, KernelBenchConfig

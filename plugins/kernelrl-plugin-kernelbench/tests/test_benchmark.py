@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kernelrl_core.errors import InfrastructureError, MissingPrerequisite, UsageError
+from kernelrl_core.api.errors import InfrastructureError, MissingPrerequisite, UsageError
 from kernelrl_plugin_kernelbench.benchmark import KernelBenchTasks
 from kernelrl_plugin_kernelbench.config import FractionHoldout, KernelBenchConfig, LevelNumbers
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kernelrl_core.testing.contracts import TaskSourceContract
+from kernelrl_testing.contracts import TaskSourceContract
 
 
 class TestKernelBench(TaskSourceContract):

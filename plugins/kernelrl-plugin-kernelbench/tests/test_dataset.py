@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kernelrl_core.errors import UsageError
+from kernelrl_core.api.errors import UsageError
 from kernelrl_plugin_kernelbench.config import Columns, DatasetConfig, FractionHoldout, NamedHoldout
 from kernelrl_plugin_kernelbench.dataset import DatasetTasks
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kernelrl_core.errors import UsageError
+from kernelrl_core.api.errors import UsageError
 from kernelrl_plugin_kernelbench.config import DirectoryConfig, FractionHoldout, NamedHoldout
 from kernelrl_plugin_kernelbench.directory import DirectoryTasks
 

@@ -12,11 +12,11 @@ import pytest
 from kernelrl_core.api.components import Use, component_block, registry
 from kernelrl_core.api.config import InstalledGpu, PositiveInt
 from kernelrl_core.api.evaluators import Outcome
-from kernelrl_core.testing.fixtures import Evaluate
-from kernelrl_core.testing.values import make_request
 from kernelrl_judge.client import pool
 from kernelrl_plugin_local.config import LocalConfig
 from kernelrl_plugin_local.evaluator import LocalEvaluator
+from kernelrl_testing.fixtures import Evaluate
+from kernelrl_testing.values import make_request
 
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
 

@@ -21,8 +21,8 @@ from modal_standin import COLD_START_S, GPU, Function, describe, evaluator_on, r
 
 from kernelrl_core.api.errors import InfrastructureError, MissingPrerequisite, UsageError
 from kernelrl_core.api.evaluators import Evaluation, EvaluationRequest
-from kernelrl_core.environment.evaluation_service import EvaluationService
-from kernelrl_core.testing.values import make_request
+from kernelrl_testing.core import EvaluationService
+from kernelrl_testing.values import make_request
 
 CUDA_SOURCE = """
 import torch

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from modal_standin import Function, evaluator_on, run_virtually, served
 
-from kernelrl_core.cli import main as main_module
 from kernelrl_plugin_modal.config import ModalConfig
+from kernelrl_testing.core import main_module
 
 Call = Callable[..., tuple[int, str, str]]
 RECIPE = Path(__file__).parents[3] / "recipes" / "smoke.yaml"

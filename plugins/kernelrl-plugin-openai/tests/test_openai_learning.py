@@ -26,14 +26,21 @@ import transformers
 from kernelrl_openai_server import OpenAIServer
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-from kernelrl_core.algorithms.loss_shaping import shape_samples
-from kernelrl_core.errors import KernelRLError
-from kernelrl_core.interfaces.policies import PolicyContext
-from kernelrl_core.types import Message, Reply
-from kernelrl_core.types.training import Loss, OptimizerSettings, SamplingSettings, TrainingSample, Update
+from kernelrl_core.api.errors import KernelRLError
+from kernelrl_core.api.policies import (
+    Loss,
+    Message,
+    OptimizerSettings,
+    PolicyContext,
+    Reply,
+    SamplingSettings,
+    TrainingSample,
+    Update,
+)
 from kernelrl_plugin_openai.config import OpenAIConfig
 from kernelrl_plugin_openai.learning import LearningPolicy
 from kernelrl_plugin_openai.policy import make_policy
+from kernelrl_testing.core import shape_samples
 
 FAKES = Path(__file__).parents[3] / "tests/fakes"
 RECIPE = """

@@ -18,15 +18,13 @@ sys.path.append(str(Path(__file__).parents[3] / "tests/servers"))
 
 from kernelrl_openai_server import LOGPROB, OpenAIServer
 
-from kernelrl_core.errors import ExitCode, InfrastructureError, KernelRLError, MissingPrerequisite, UsageError
-from kernelrl_core.interfaces.policies import PolicyContext, TrainablePolicy
-from kernelrl_core.testing.contracts import PolicyContract
-from kernelrl_core.types import Message, Reply
-from kernelrl_core.types.training import SamplingSettings
+from kernelrl_core.api.errors import ExitCode, InfrastructureError, KernelRLError, MissingPrerequisite, UsageError
+from kernelrl_core.api.policies import Message, PolicyContext, Reply, SamplingSettings, TrainablePolicy
 from kernelrl_plugin_openai import endpoint
 from kernelrl_plugin_openai.config import OpenAIConfig
 from kernelrl_plugin_openai.endpoint import UNREADABLE, IncompleteResponse
 from kernelrl_plugin_openai.policy import UNKNOWN_TOKEN, OpenAIPolicy
+from kernelrl_testing.contracts import PolicyContract
 
 KEY = "sk-very-secret-0123456789"
 SETTINGS = SamplingSettings(max_tokens=100, temperature=0.7, top_p=0.9, top_k=-1, stop=("END",), seed=7)

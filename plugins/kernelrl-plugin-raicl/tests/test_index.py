@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 
 from kernelrl_core.api.config import FileLock
 from kernelrl_core.api.errors import KernelRLError, MissingPrerequisite, UsageError
-from kernelrl_core.testing.values import make_task
 from kernelrl_plugin_raicl.config import FaissConfig
 from kernelrl_plugin_raicl.index import dense
 from kernelrl_plugin_raicl.index.build import build_index
@@ -32,6 +31,7 @@ from kernelrl_plugin_raicl.index.store import RECORDS, Store, record_line, write
 from kernelrl_plugin_raicl.index.words import Words
 from kernelrl_plugin_raicl.record import Record, Skipped
 from kernelrl_plugin_raicl.retrievers import Faiss
+from kernelrl_testing.values import make_task
 
 RECORD = st.builds(
     Record,

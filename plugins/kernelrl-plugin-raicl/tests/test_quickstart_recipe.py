@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kernelrl_core.planning.load import find_recipe
+from kernelrl_testing.core import find_recipe
 
 MAIN = [sys.executable, "-c", "from kernelrl_core.cli.main import main; main()"]
 SCRIPTED = (

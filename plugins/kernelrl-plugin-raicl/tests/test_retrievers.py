@@ -12,10 +12,10 @@ import pytest
 
 from kernelrl_core.api.errors import UsageError
 from kernelrl_core.api.retrievers import Example, Task
-from kernelrl_core.testing.contracts import RetrieverContract
-from kernelrl_core.testing.values import make_task
 from kernelrl_plugin_raicl.config import Bm25Config, FaissConfig, HybridConfig, ValueConfig
 from kernelrl_plugin_raicl.retrievers import Bm25, Faiss, Hybrid, Value
+from kernelrl_testing.contracts import RetrieverContract
+from kernelrl_testing.values import make_task
 
 CLASSES: dict[str, Any] = {
     "bm25": (Bm25, Bm25Config),

@@ -16,9 +16,9 @@ import pytest
 from kernelrl_core.api.config import gpu_vendors
 from kernelrl_core.api.evaluators import BuildStatus, Outcome
 from kernelrl_core.api.tasks import parse_task_source
-from kernelrl_core.testing.fixtures import Evaluate
-from kernelrl_core.testing.values import make_request
 from kernelrl_plugin_raicl.rewriting import Pair, rewrite_archive, rewrite_inductor
+from kernelrl_testing.fixtures import Evaluate
+from kernelrl_testing.values import make_request
 
 HERE = Path(__file__).parent / "samples"
 _INTERNALS = re.compile(

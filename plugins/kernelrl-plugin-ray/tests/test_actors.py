@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import pytest
 
-from kernelrl_core.errors import InfrastructureError, MissingPrerequisite
+from kernelrl_core.api.errors import InfrastructureError, MissingPrerequisite
 from kernelrl_plugin_ray import actors
 from kernelrl_plugin_ray.actors import ActorPool
 

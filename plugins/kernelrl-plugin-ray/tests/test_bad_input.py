@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from kernelrl_core.cli import main as main_module
-from kernelrl_core.errors import InfrastructureError, MissingPrerequisite
-from kernelrl_core.interfaces import requirements
+from kernelrl_core.api.errors import InfrastructureError, MissingPrerequisite
 from kernelrl_plugin_ray.connection import _explained
+from kernelrl_testing.core import main_module, requirements
 
 Call = Callable[..., tuple[int, str, str]]
 

@@ -15,18 +15,18 @@ from typing import Any
 import pytest
 
 from kernelrl_build.store import BuildStore
+from kernelrl_core.api.checkers import Evaluation
 from kernelrl_core.api.components import Use, registry
-from kernelrl_core.errors import MissingPrerequisite
-from kernelrl_core.storage import unpack_files
-from kernelrl_core.testing.values import make_request
-from kernelrl_core.types import Evaluation, EvaluationRequest, Outcome
-from kernelrl_core.types.numbers import PositiveInt
-from kernelrl_core.types.serialization import to_json
+from kernelrl_core.api.config import PositiveInt, unpack_files
+from kernelrl_core.api.errors import MissingPrerequisite
+from kernelrl_core.api.evaluators import EvaluationRequest, to_json
+from kernelrl_core.api.tasks import Outcome
 from kernelrl_plugin_local.config import LocalConfig
 from kernelrl_plugin_local.evaluator import LocalEvaluator
 from kernelrl_plugin_ray import worker
 from kernelrl_plugin_ray.config import RayConfig
 from kernelrl_plugin_ray.evaluator import RayEvaluator
+from kernelrl_testing.values import make_request
 
 ray = pytest.importorskip("ray")
 
@@ -42,7 +42,7 @@ class NoTorch:
 sys.meta_path.insert(0, NoTorch())
 import psutil
 from kernelrl_core.api.components import Use, registry
-from kernelrl_core.testing.values import make_request
+from kernelrl_testing.values import make_request
 from kernelrl_plugin_ray.config import RayConfig
 from kernelrl_plugin_ray.evaluator import RayEvaluator
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kernelrl_core.testing.contracts import EvaluatorContract
+from kernelrl_testing.contracts import EvaluatorContract
 
 pytest.importorskip("ray")
 pytest.importorskip("triton")

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelrl_core.errors import MissingPrerequisite
-from kernelrl_core.types.numbers import NonNegativeInt, PositiveInt
+from kernelrl_core.api.config import NonNegativeInt, PositiveInt
+from kernelrl_core.api.errors import MissingPrerequisite
 from kernelrl_plugin_ray.config import RayConfig
 from kernelrl_plugin_ray.plan import make_plan
 

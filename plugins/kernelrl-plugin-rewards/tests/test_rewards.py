@@ -11,15 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelrl_core.testing import values
-from kernelrl_core.types import (
-    BuildStatus,
-    Candidate,
-    Evaluation,
-    Extraction,
-    Outcome,
-    Turn,
-)
+from kernelrl_core.api.checkers import Candidate, Evaluation
+from kernelrl_core.api.episodes import Extraction
+from kernelrl_core.api.evaluators import BuildStatus
+from kernelrl_core.api.rewards import Turn
+from kernelrl_core.api.tasks import Outcome
 from kernelrl_plugin_rewards import kernelrl_rewards
 from kernelrl_plugin_rewards.components import (
     Compile,
@@ -43,6 +39,7 @@ from kernelrl_plugin_rewards.config import (
     SpeedupConfig,
     ThinkingConfig,
 )
+from kernelrl_testing import values
 
 _UNRUN = (Outcome.FORMAT_ERROR, Outcome.REJECTED)
 

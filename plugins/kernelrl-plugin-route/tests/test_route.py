@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from kernelrl_core.api.components import Registry, Use
 from kernelrl_core.api.errors import InfrastructureError
 from kernelrl_core.api.evaluators import Evaluation, EvaluationRequest, EvaluationSettings, Evaluator, Outcome
-from kernelrl_core.testing.values import make_request
 from kernelrl_plugin_route import config as route_config
 from kernelrl_plugin_route import evaluator as route_evaluator
 from kernelrl_plugin_route.config import RouteConfig
 from kernelrl_plugin_route.evaluator import RouteEvaluator
+from kernelrl_testing.values import make_request
 
 
 class Member(Evaluator):

@@ -13,10 +13,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelrl_core.errors import UsageError
-from kernelrl_core.interfaces.policies import PolicyContext
-from kernelrl_core.types import Message
-from kernelrl_core.types.training import Loss, LossSample, OptimizerSettings, SamplingSettings, Update
+from kernelrl_core.api.errors import UsageError
+from kernelrl_core.api.policies import (
+    Loss,
+    LossSample,
+    Message,
+    OptimizerSettings,
+    PolicyContext,
+    SamplingSettings,
+    Update,
+)
 from kernelrl_plugin_scripted.config import ScriptedConfig, ScriptedReply
 from kernelrl_plugin_scripted.policy import ScriptedPolicy
 from kernelrl_plugin_scripted.script import read_script

@@ -13,9 +13,8 @@ from typing import Any, Literal
 
 import pytest
 
-from kernelrl_core.errors import UsageError
-from kernelrl_core.sources.task_source import parse_task_source
-from kernelrl_core.types import Demonstration, Outcome, Task
+from kernelrl_core.api.errors import UsageError
+from kernelrl_core.api.tasks import Demonstration, Outcome, Task, parse_task_source
 from kernelrl_plugin_starter.catalogue import ENTRIES
 from kernelrl_plugin_starter.config import StarterOptions
 from kernelrl_plugin_starter.cpp_flaws import CPP_SEMANTIC, CPP_SYNTACTIC
@@ -98,8 +97,8 @@ def test_unknown_name_is_refused_with_the_nearest_known_name() -> None:
 
 
 def recipe(backend: str = "triton", mode: str = "interpreter") -> object:
-    from kernelrl_core.planning.load import recipe_from_mapping
-    from kernelrl_core.plugins.registry import registry
+    from kernelrl_core.api.components import registry
+    from kernelrl_core.api.episodes import recipe_from_mapping
 
     return recipe_from_mapping(
         {
@@ -146,10 +145,10 @@ class Judges:
         self._loop.close()
 
     async def _evaluate(self, pairs: list[tuple[Task, str]], backend: str, mode: str) -> list[Outcome]:
-        from kernelrl_core.environment.environment import Environment
-        from kernelrl_core.plugins.registry import registry
-        from kernelrl_core.prompts.extraction import extract_file
-        from kernelrl_core.types import Prompt, Reply, SampleId
+        from kernelrl_core.api.components import registry
+        from kernelrl_core.api.episodes import Environment, SampleId
+        from kernelrl_core.api.policies import Prompt, Reply
+        from kernelrl_testing.core import extract_file
 
         key = backend, mode
         if key not in self._environments:
@@ -271,7 +270,7 @@ def test_larger_size_changes_only_numbers(size: Literal["large", "huge"]) -> Non
 def test_nothing_passes_without_the_work(task: Task) -> None:
     """The audit accepts no zeros, constants or returned inputs, and reports nothing except small inputs."""
     pytest.importorskip("torch")
-    from kernelrl_core.types import EvaluationSettings
+    from kernelrl_core.api.evaluators import EvaluationSettings
     from kernelrl_judge.task.audit import audit
 
     assert audit(task.reference, task.id, EvaluationSettings(), "cpu")["flags"].keys() <= {"tiny"}

@@ -16,10 +16,10 @@ import pytest
 
 pytest.importorskip("tensorboard")
 
-from kernelrl_core.cli.main import main
 from kernelrl_plugin_tensorboard import command as module
 from kernelrl_plugin_tensorboard.config import TensorboardConfig
 from kernelrl_plugin_tensorboard.logger import TensorboardLogger
+from kernelrl_testing.core import main
 
 
 @pytest.fixture

@@ -15,10 +15,10 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.plugins.custom_scalar import layout_pb2
 from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 
-from kernelrl_core.testing.contracts import LoggerContract
 from kernelrl_plugin_tensorboard.config import TensorboardConfig
 from kernelrl_plugin_tensorboard.logger import TensorboardLogger
 from kernelrl_plugin_tensorboard.tags import CHARTS, COUNTS, DISTRIBUTIONS, PATTERNS, TAGS, tagged
+from kernelrl_testing.contracts import LoggerContract
 
 PAGE = Path(__file__).parents[3] / "docs/loggers.md"
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from kernelrl_core.types import Example, KernelFact
+from kernelrl_core.api.backends import Example
+from kernelrl_core.api.checkers import KernelFact
 from kernelrl_plugin_tilelang.backend import TileLangBackend
 from kernelrl_plugin_tilelang.config import TileLangConfig
 from kernelrl_plugin_tilelang.examples import FEW_SHOT, ONE_SHOT

@@ -11,12 +11,20 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from kernelrl_core.algorithms.loss_shaping import shape_samples, split_evenly
-from kernelrl_core.interfaces.policies import PolicyContext
-from kernelrl_core.types import Message, Outcome, WarmStartExample
-from kernelrl_core.types.training import Loss, OptimizerSettings, SamplingSettings, TrainingSample, Update
+from kernelrl_core.api.policies import (
+    Loss,
+    Message,
+    OptimizerSettings,
+    PolicyContext,
+    SamplingSettings,
+    TrainingSample,
+    Update,
+    WarmStartExample,
+)
+from kernelrl_core.api.tasks import Outcome
 from kernelrl_plugin_tinker.config import TinkerConfig
 from kernelrl_plugin_tinker.policy import TinkerPolicy
+from kernelrl_testing.core import shape_samples, split_evenly
 from kernelrl_tinker_server.local import LocalServer
 
 os.environ["TINKER_TELEMETRY"] = "0"

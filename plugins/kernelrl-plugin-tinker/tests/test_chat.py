@@ -9,10 +9,10 @@ from tinker_cookbook import model_info
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from kernelrl_core.errors import UsageError
-from kernelrl_core.prompts.extraction import extract
-from kernelrl_core.types import Message
+from kernelrl_core.api.errors import UsageError
+from kernelrl_core.api.policies import Message
 from kernelrl_plugin_tinker.chat import CookbookChat, make_chat, recommended_renderer
+from kernelrl_testing.core import extract
 
 SPECIAL = [
     *(f"<|{name}|>" for name in ("im_start", "im_end", "im_user", "im_middle", "im_assistant", "im_system")),

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kernelrl_core.planning.load import load_recipe
-from kernelrl_core.plugins.registry import registry
-from kernelrl_core.recipe.problems import RecipeError
+from kernelrl_core.api.components import RecipeError, registry
+from kernelrl_core.api.episodes import load_recipe
 
 
 @pytest.mark.parametrize("given", ["policy.warm_start.steps=3", "policy.warm_start=null", "policy.warm_start_steps=3"])

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kernelrl_core.testing.contracts import PolicyContract
+from kernelrl_testing.contracts import PolicyContract
 
 
 class TestTinker(PolicyContract):

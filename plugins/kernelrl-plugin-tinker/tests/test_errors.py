@@ -6,7 +6,7 @@ import httpx
 import pytest
 import tinker
 
-from kernelrl_core.errors import InfrastructureError, MissingPrerequisite, UsageError
+from kernelrl_core.api.errors import InfrastructureError, MissingPrerequisite, UsageError
 from kernelrl_plugin_tinker.saved import SavedPaths, SavedState, seconds_to_live
 from kernelrl_plugin_tinker.service import explained
 

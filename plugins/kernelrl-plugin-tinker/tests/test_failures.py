@@ -8,8 +8,8 @@ import attrs
 import pytest
 from tinker.lib import internal_client_holder
 
-from kernelrl_core.errors import InfrastructureError, MissingPrerequisite, UsageError
-from kernelrl_core.types import Message
+from kernelrl_core.api.errors import InfrastructureError, MissingPrerequisite, UsageError
+from kernelrl_core.api.policies import Message
 from kernelrl_plugin_tinker.config import TinkerConfig
 from kernelrl_plugin_tinker.policy import TinkerPolicy
 from kernelrl_plugin_tinker.service import ServerGone

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from kernelrl_core.types import Message
-from kernelrl_core.types.training import TrainingSample
+from kernelrl_core.api.policies import Message, TrainingSample
 from kernelrl_plugin_tinker.config import LocalModel, TinkerConfig
 from kernelrl_plugin_tinker.policy import TinkerPolicy
 

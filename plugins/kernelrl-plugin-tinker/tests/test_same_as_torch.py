@@ -8,14 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kernelrl_core.algorithms.loss_shaping import shape_samples, split_evenly
-from kernelrl_core.interfaces.policies import PolicyContext
-from kernelrl_core.types import Message, Reply
-from kernelrl_core.types.training import MismatchSettings, TrainingSample, Update
+from kernelrl_core.api.policies import Message, PolicyContext, Reply, TrainingSample, Update
 from kernelrl_plugin_tinker.config import LocalModel, TinkerConfig
 from kernelrl_plugin_tinker.policy import TinkerPolicy
 from kernelrl_plugin_torch.config import TorchConfig, WarmStart
 from kernelrl_plugin_torch.policy import TorchPolicy
+from kernelrl_testing.core import MismatchSettings, shape_samples, split_evenly
 
 SIZES: dict[str, Any] = {"width": 64, "layers": 2, "heads": 2, "context_tokens": 256}
 PROMPTS = [

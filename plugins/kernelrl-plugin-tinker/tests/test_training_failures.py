@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from kernelrl_core.errors import InfrastructureError, KernelRLError, UsageError
-from kernelrl_core.types import Message
-from kernelrl_core.types.training import SamplingSettings, TrainingSample
+from kernelrl_core.api.errors import InfrastructureError, KernelRLError, UsageError
+from kernelrl_core.api.policies import Message, SamplingSettings, TrainingSample
 from kernelrl_plugin_tinker.policy import TinkerPolicy
 
 MESSAGES = (Message("user", "Write relu.\n"),)

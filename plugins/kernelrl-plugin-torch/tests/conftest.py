@@ -6,10 +6,18 @@ from typing import Any
 
 import pytest
 
-from kernelrl_core.algorithms.loss_shaping import shape_samples, split_evenly
-from kernelrl_core.interfaces.policies import PolicyContext
-from kernelrl_core.types import Message, Outcome, WarmStartExample
-from kernelrl_core.types.training import Loss, OptimizerSettings, SamplingSettings, TrainingSample, Update
+from kernelrl_core.api.policies import (
+    Loss,
+    Message,
+    OptimizerSettings,
+    PolicyContext,
+    SamplingSettings,
+    TrainingSample,
+    Update,
+    WarmStartExample,
+)
+from kernelrl_core.api.tasks import Outcome
+from kernelrl_testing.core import shape_samples, split_evenly
 
 OPERATIONS = {
     "relu": ("torch.relu(x)", "tl.maximum(x, 0.0)"),

@@ -14,8 +14,8 @@ import attrs
 import pytest
 import torch
 
-from kernelrl_core.errors import UsageError
-from kernelrl_core.types.training import TrainingSample
+from kernelrl_core.api.errors import UsageError
+from kernelrl_core.api.policies import TrainingSample
 from kernelrl_plugin_torch.config import TorchConfig, WarmStart
 from kernelrl_plugin_torch.policy import TorchPolicy
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kernelrl_core.api.policies import PolicyContext
-from kernelrl_core.testing.contracts import PolicyContract
+from kernelrl_testing.contracts import PolicyContract
 
 pytest.importorskip("torch")
 

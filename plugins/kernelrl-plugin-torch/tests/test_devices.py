@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from kernelrl_core.api.errors import MissingPrerequisite
 from kernelrl_core.api.policies import DeviceLease
-from kernelrl_core.errors import MissingPrerequisite
 from kernelrl_plugin_torch import devices
 from kernelrl_plugin_torch.config import TorchConfig
 from kernelrl_plugin_torch.devices import DeviceShare, usable_device

@@ -12,9 +12,8 @@ import pytest
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from kernelrl_core.errors import MissingPrerequisite, UsageError
-from kernelrl_core.types import Message
-from kernelrl_core.types.training import TrainingSample
+from kernelrl_core.api.errors import MissingPrerequisite, UsageError
+from kernelrl_core.api.policies import Message, TrainingSample
 from kernelrl_plugin_torch import warm_start
 from kernelrl_plugin_torch.config import TorchConfig, WarmStart
 from kernelrl_plugin_torch.policy import TorchPolicy

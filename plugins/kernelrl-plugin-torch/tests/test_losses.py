@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from kernelrl_core.errors import UsageError
+from kernelrl_core.api.errors import UsageError
 from kernelrl_plugin_torch.losses import token_loss
 
 

@@ -11,17 +11,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from kernelrl_core.algorithms.credit import Credit
-from kernelrl_core.monitoring.costs import CostMeter
-from kernelrl_core.monitoring.timeline import Timeline
-from kernelrl_core.recipe.schema import PriceSettings, SamplingOptions, TrainSettings
-from kernelrl_core.testing.fakes import FakePolicy
-from kernelrl_core.testing.training import make_recipe
-from kernelrl_core.testing.values import make_reply, make_turn
-from kernelrl_core.training.learner import Learner
-from kernelrl_core.types import SampleId
-from kernelrl_core.types.training import Update
+from kernelrl_core.api.episodes import SampleId
+from kernelrl_core.api.policies import Update
 from kernelrl_plugin_torch.losses import token_loss
+from kernelrl_testing.core import CostMeter, Credit, Learner, PriceSettings, SamplingOptions, Timeline, TrainSettings
+from kernelrl_testing.fakes import FakePolicy
+from kernelrl_testing.training import make_recipe
+from kernelrl_testing.values import make_reply, make_turn
 
 LOW, HIGH = 0.8, 1.28
 LIMIT = 12

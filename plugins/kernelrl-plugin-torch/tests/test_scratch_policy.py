@@ -10,9 +10,8 @@ import attrs
 import pytest
 import torch
 
-from kernelrl_core.errors import KernelRLError, UsageError
-from kernelrl_core.types import Message
-from kernelrl_core.types.training import TrainingSample
+from kernelrl_core.api.errors import KernelRLError, UsageError
+from kernelrl_core.api.policies import Message, TrainingSample
 from kernelrl_plugin_torch import policy as policy_module
 from kernelrl_plugin_torch.config import TorchConfig, WarmStart
 from kernelrl_plugin_torch.language_model import PromptAndReply

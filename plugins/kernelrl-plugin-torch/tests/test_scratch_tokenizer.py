@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernelrl_core.types import Message
+from kernelrl_core.api.policies import Message
 from kernelrl_plugin_torch.scratch_tokenizer import ScratchTokenizer
 
 LINE = "    offsets = tl.program_id(0) * BLOCK\n"

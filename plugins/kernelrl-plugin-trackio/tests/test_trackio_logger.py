@@ -14,7 +14,7 @@ import pytest
 
 pytest.importorskip("trackio")
 
-from kernelrl_core.testing.contracts import LoggerContract
+from kernelrl_testing.contracts import LoggerContract
 
 PROCESS = """
 import sys

@@ -5,13 +5,14 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from kernelrl_core.testing.fixtures import Evaluate
-from kernelrl_core.testing.values import make_request
-from kernelrl_core.types import Candidate, Outcome, Severity, Task
+from kernelrl_core.api.checkers import Candidate, Severity
+from kernelrl_core.api.tasks import Outcome, Task
 from kernelrl_plugin_checkers.config import EvaluationRulesConfig, SourceRulesConfig
 from kernelrl_plugin_checkers.evaluation_rules import EvaluationRules
 from kernelrl_plugin_checkers.source_rules import SourceRules
 from kernelrl_plugin_triton.kernels import triton_facts
+from kernelrl_testing.fixtures import Evaluate
+from kernelrl_testing.values import make_request
 
 HEAD = """\
 import torch

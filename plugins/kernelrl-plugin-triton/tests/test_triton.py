@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from kernelrl_core.testing.fixtures import Evaluate
-from kernelrl_core.testing.values import make_request
-from kernelrl_core.types import Example, Outcome
+from kernelrl_core.api.backends import Example
+from kernelrl_core.api.tasks import Outcome
 from kernelrl_plugin_triton.backend import TritonBackend
 from kernelrl_plugin_triton.config import TritonConfig
 from kernelrl_plugin_triton.examples import FEW_SHOT, ONE_SHOT
 from kernelrl_plugin_triton.kernels import find_kernels
 from kernelrl_plugin_triton.runner import TritonRunner
+from kernelrl_testing.fixtures import Evaluate
+from kernelrl_testing.values import make_request
 
 HEAD = "import triton\nimport triton.language as tl\n\n"
 KERNEL = "@triton.jit\ndef k(x, n: tl.constexpr):\n    pass\n\n"

@@ -11,10 +11,10 @@ pytest.importorskip("wandb")
 
 import wandb
 
-from kernelrl_core.testing.contracts import LoggerContract
 from kernelrl_plugin_wandb.config import WandbConfig
 from kernelrl_plugin_wandb.local_data import last_value, logged
 from kernelrl_plugin_wandb.logger import WandbLogger
+from kernelrl_testing.contracts import LoggerContract
 
 OFFLINE = WandbConfig(project="mine", mode="offline")
 

@@ -11,10 +11,10 @@ from typing import Any
 import attrs
 import pytest
 
-from kernelrl_core.runs.directory import RunDir
-from kernelrl_core.runs.rows import sample_row
-from kernelrl_core.types import Turn
+from kernelrl_core.api.rewards import Turn
+from kernelrl_core.api.runs import RunDir
 from kernelrl_report.report import write_report
+from kernelrl_testing.core import sample_row
 
 sys.path.append(str(Path(__file__).parent))
 

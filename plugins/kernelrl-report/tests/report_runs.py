@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kernelrl_core.runs.directory import RunDir
-from kernelrl_core.runs.journal import Journal
-from kernelrl_core.testing.values import make_candidate, make_evaluation, make_reply, make_task, make_turn
-from kernelrl_core.types import Extraction, Finding, Message, Outcome, Prompt, SampleId, Score, Severity, Turn, Verdict
+from kernelrl_core.api.checkers import Finding, Severity, Verdict
+from kernelrl_core.api.episodes import Extraction, SampleId, Score
+from kernelrl_core.api.policies import Message, Prompt
+from kernelrl_core.api.rewards import Turn
+from kernelrl_core.api.runs import RunDir
+from kernelrl_core.api.tasks import Outcome
+from kernelrl_testing.core import Journal
+from kernelrl_testing.values import make_candidate, make_evaluation, make_reply, make_task, make_turn
 
 KERNEL = "import torch\n\nclass ModelNew(torch.nn.Module):\n    def forward(self, x):\n        return x + {}\n"
 

@@ -7,9 +7,12 @@ from typing import Any
 
 from report_runs import a_turn, metrics_row
 
-from kernelrl_core.runs.directory import RunDir
-from kernelrl_core.testing.values import make_reply
-from kernelrl_core.types import Finding, Message, Outcome, Prompt, Score, Severity, ShownExample, Verdict
+from kernelrl_core.api.checkers import Finding, Severity, Verdict
+from kernelrl_core.api.episodes import Score, ShownExample
+from kernelrl_core.api.policies import Message, Prompt
+from kernelrl_core.api.runs import RunDir
+from kernelrl_core.api.tasks import Outcome
+from kernelrl_testing.values import make_reply
 
 Make = Callable[..., RunDir]
 Open = Callable[..., Any]

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from report_runs import a_turn, metrics_row, story
 
-from kernelrl_core.runs.directory import RunDir
-from kernelrl_core.types import ExcludedExample, Outcome, ShownExample
+from kernelrl_core.api.episodes import ExcludedExample, ShownExample
+from kernelrl_core.api.runs import RunDir
+from kernelrl_core.api.tasks import Outcome
 
 Make = Callable[..., RunDir]
 Open = Callable[..., Any]

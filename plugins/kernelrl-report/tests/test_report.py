@@ -15,13 +15,12 @@ from typing import Any
 import pytest
 from report_runs import a_turn, append, credits_row, story
 
-from kernelrl_core.cli.main import main
-from kernelrl_core.runs.directory import RunDir
-from kernelrl_core.runs.rows import sample_row
-from kernelrl_core.testing.values import make_reply
-from kernelrl_core.types import Outcome
+from kernelrl_core.api.runs import RunDir
+from kernelrl_core.api.tasks import Outcome
 from kernelrl_report.index import RunIndex
 from kernelrl_report.report import write_report
+from kernelrl_testing.core import main, sample_row
+from kernelrl_testing.values import make_reply
 
 Make = Callable[..., RunDir]
 REPOSITORY = Path(__file__).parents[3]

@@ -13,11 +13,10 @@ from typing import Any
 import pytest
 from report_runs import a_turn, append, metrics_row
 
-from kernelrl_core.cli.main import main
-from kernelrl_core.runs.directory import RunDir
-from kernelrl_core.runs.rows import sample_row
-from kernelrl_core.types import Outcome
+from kernelrl_core.api.runs import RunDir
+from kernelrl_core.api.tasks import Outcome
 from kernelrl_report.server import Server, open_server
+from kernelrl_testing.core import main, sample_row
 
 Make = Callable[..., RunDir]
 

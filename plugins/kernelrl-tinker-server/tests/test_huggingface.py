@@ -8,7 +8,7 @@ import torch
 from huggingface_model import small_model
 from tinker import types
 
-from kernelrl_core.errors import InfrastructureError
+from kernelrl_core.api.errors import InfrastructureError
 from kernelrl_tinker_server.local import LocalServer
 
 transformers = pytest.importorskip("transformers")

@@ -12,7 +12,7 @@ import tinker
 import torch
 from tinker import types
 
-from kernelrl_core.errors import InfrastructureError
+from kernelrl_core.api.errors import InfrastructureError
 from kernelrl_tinker_server.local import LocalServer
 from kernelrl_tinker_server.store import CheckpointPath, Store
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from kernelrl_core.errors import UsageError
-from kernelrl_core.types.training import OptimizerSettings
+from kernelrl_core.api.errors import UsageError
+from kernelrl_core.api.policies import OptimizerSettings
 from kernelrl_plugin_torch.config import TorchConfig
 from kernelrl_plugin_torch.learner import Datum
 from kernelrl_tinker_server.engine import Engine

@@ -15,8 +15,8 @@ from tinker import types
 from tinker.proto.request_conv import forward_backward_request_to_proto
 from tinker.proto.response_conv import deserialize_proto_response
 
-from kernelrl_core.errors import UsageError
-from kernelrl_core.types import Reply
+from kernelrl_core.api.errors import UsageError
+from kernelrl_core.api.policies import Reply
 from kernelrl_tinker_server.store import CheckpointPath, Store
 from kernelrl_tinker_server.wire import read_training_request, sampled_body, trained_body
 

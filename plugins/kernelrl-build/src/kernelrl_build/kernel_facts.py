@@ -1,7 +1,7 @@
 """Kernels in the C++ of a candidate: their names, which are launched, and which `ModelNew.forward` can reach.
 
 Only names are read, and in doubt a kernel counts as reached, as in the Python of the candidate
-(`kernelrl_core.sources.reachability`): a function counts as called wherever its name occurs in reached code. Hidden
+(`kernelrl_sources.reachability`): a function counts as called wherever its name occurs in reached code. Hidden
 sources are those that a candidate built and its file does not show: texts made at run time, macros in flags, and bound
 functions of other namespaces.
 """

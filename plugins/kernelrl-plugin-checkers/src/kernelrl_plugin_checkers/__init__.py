@@ -13,12 +13,14 @@ def kernelrl_checkers() -> list[Component]:
             target="kernelrl_plugin_checkers.source_rules:SourceRules",
             config="kernelrl_plugin_checkers.config:SourceRulesConfig",
             summary="Rules on a source: a kernel is launched, no fallback, no reference, readable; notes on the rest",
+            default=True,
         ),
         Component(
             "evaluation_rules",
             target="kernelrl_plugin_checkers.evaluation_rules:EvaluationRules",
             config="kernelrl_plugin_checkers.config:EvaluationRulesConfig",
             summary="Compares measurements with limits: faster than memory, time in library kernels",
+            default=True,
         ),
         Component(
             "kernelguard",

@@ -20,6 +20,7 @@ SOURCE = (
         example="`forward` returns `a @ b`, beside a kernel that is never launched, or only under a condition.",
         look_alike="A kernel that is launched from a table, a macro, a registered operator or an inherited `forward`.",
         misses="A launch whose result is thrown away: the probe `no_op` finds it (`decoy_kernels`).",
+        stated=True,
     ),
     Rule(
         "fallback",
@@ -29,6 +30,7 @@ SOURCE = (
         example="`except Exception: return torch.softmax(x, -1)`, in code that `forward` can reach.",
         look_alike="A handler that retries with smaller blocks, raises again, or guards an optional import.",
         misses="A fallback behind a condition: `library_operators` finds it if it runs.",
+        stated=True,
     ),
     Rule(
         "inherited_reference",
@@ -38,6 +40,7 @@ SOURCE = (
         example="`class ModelNew(Model)` where the file does not define `Model`, or `super().forward(x)`.",
         look_alike="`ModelNew(Model)` with a `Model` of the file for its parameters, and a `forward` of its own.",
         misses="A copy of the reference under another name: `library_operators` finds it if it runs.",
+        stated=True,
     ),
     Rule(
         "hidden_source",
@@ -47,6 +50,7 @@ SOURCE = (
         example="C++ of more than 262,144 characters made at run time; Python that takes over 130,000 steps to search.",
         look_alike="A template of C++ into which the file writes a number before it builds it.",
         misses="Encoded text below these limits: the built sources are searched after the calls (`no_kernel`).",
+        stated=True,
     ),
     Rule(
         "cpu_libraries",
@@ -58,6 +62,7 @@ SOURCE = (
         example="`import numpy`, `torch._C._DisableTorchDispatch()`, `py::object` in C++, `dlsym`.",
         look_alike="`import math, os, functools`; numbers, lists and tuples as arguments of C++; threads of C++.",
         misses="Names that are computed, and native code: an address, a file of the process. Train on times of a GPU.",
+        stated=True,
     ),
     Rule(
         "library_compute",
@@ -112,6 +117,7 @@ MEASURED = (
         "partial results, or `tril_` of a result, that kernels wrote; weights prepared once.",
         misses="In direct calls: a library in another thread or reached without the linker. In recordings: a forged "
         "list of nodes. Both: less than the limit.",
+        stated=True,
     ),
     Rule(
         "faster_than_memory",

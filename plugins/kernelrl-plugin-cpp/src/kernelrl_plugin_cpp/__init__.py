@@ -13,6 +13,6 @@ def kernelrl_backends() -> list[Component]:
             target="kernelrl_plugin_cpp.backend:CppBackend",
             config="kernelrl_plugin_cpp.config:CppConfig",
             summary="C++ kernels for the CPU, with OpenMP and SIMD instructions",
-            requires=Requires(modules=("torch",)),
+            requires=Requires(modules=("torch",), fix="pip install torch"),
         )
     ]

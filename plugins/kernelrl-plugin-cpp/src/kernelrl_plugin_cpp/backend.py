@@ -21,7 +21,12 @@ class CppBackend(Backend):
     """See `Backend`."""
 
     facts = BackendFacts(
-        title="C++", fences=("cpp", "c++"), instructions=_INSTRUCTIONS, example=ONE_SHOT, few_shot=FEW_SHOT
+        title="C++",
+        fences=("cpp", "c++"),
+        instructions=_INSTRUCTIONS,
+        example=ONE_SHOT,
+        few_shot=FEW_SHOT,
+        host_language=True,
     )
     runner = "kernelrl_plugin_cpp.runner:CppRunner"
 

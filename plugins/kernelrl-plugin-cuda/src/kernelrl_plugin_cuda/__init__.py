@@ -13,6 +13,6 @@ def kernelrl_backends() -> list[Component]:
             target="kernelrl_plugin_cuda.backend:CudaBackend",
             config="kernelrl_plugin_cuda.config:CudaConfig",
             summary="CUDA kernels in inline extensions",
-            requires=Requires(modules=("torch",)),
+            requires=Requires(modules=("torch",), fix="pip install torch"),
         )
     ]

@@ -13,6 +13,7 @@ def kernelrl_feedback() -> list[Component]:
             "kernelrl_plugin_feedback.structured:Structured",
             config="kernelrl_plugin_feedback.config:StructuredConfig",
             summary="Category, cause, numbers and one line of guidance",
+            default=True,
         ),
         Component(
             "profile",

@@ -13,6 +13,6 @@ def kernelrl_backends() -> list[Component]:
             target="kernelrl_plugin_hip.backend:HipBackend",
             config="kernelrl_plugin_hip.config:HipConfig",
             summary="HIP kernels for AMD GPUs in inline extensions",
-            requires=Requires(modules=("torch",)),
+            requires=Requires(modules=("torch",), fix="pip install torch"),
         )
     ]

@@ -13,6 +13,7 @@ def kernelrl_evaluators() -> list[Component]:
             target="kernelrl_plugin_local.evaluator:LocalEvaluator",
             config="kernelrl_plugin_local.config:LocalConfig",
             summary="Evaluates candidates in isolated processes on this machine",
-            requires=Requires(modules=("torch",)),
+            requires=Requires(modules=("torch",), fix="pip install torch"),
+            default=True,
         )
     ]

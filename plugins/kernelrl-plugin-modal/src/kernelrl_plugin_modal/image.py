@@ -32,6 +32,7 @@ OURS = (
     "kernelrl-plugin-modal",
     "kernelrl-plugin-triton",
     "kernelrl-sandbox",
+    "kernelrl-sources",
 )
 """Distributions of kernelrl in the image."""
 DISTRIBUTIONS = ("kernelrl-build", "kernelrl-judge", "kernelrl-plugin-modal", "kernelrl-sandbox")

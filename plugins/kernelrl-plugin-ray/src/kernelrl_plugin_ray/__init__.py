@@ -13,7 +13,7 @@ def kernelrl_evaluators() -> list[Component]:
             target="kernelrl_plugin_ray.evaluator:RayEvaluator",
             config="kernelrl_plugin_ray.config:RayConfig",
             summary="Evaluates candidates on a Ray cluster, or on one that it starts on this machine",
-            requires=Requires(modules=("ray",)),
+            requires=Requires(modules=("ray",), fix="pip install kernelrl-plugin-ray"),
         )
     ]
 

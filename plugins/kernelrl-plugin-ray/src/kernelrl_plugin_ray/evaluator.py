@@ -33,7 +33,15 @@ from kernelrl_plugin_ray.plan import Plan, make_plan
 
 __all__ = ["RayEvaluator"]
 
-_SHARED = ("python", "kernelrl", "kernelrl-build", "kernelrl-judge", "kernelrl-plugin-ray", "kernelrl-sandbox")
+_SHARED = (
+    "python",
+    "kernelrl",
+    "kernelrl-build",
+    "kernelrl-judge",
+    "kernelrl-plugin-ray",
+    "kernelrl-sandbox",
+    "kernelrl-sources",
+)
 _QUARANTINES = 3
 """GPUs in quarantine to which one request may have been given."""
 

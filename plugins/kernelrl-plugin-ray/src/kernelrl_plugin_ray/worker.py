@@ -27,7 +27,15 @@ __all__ = ["Builder", "Judge", "versions"]
 
 logger = logging.getLogger(__name__)
 
-_DISTRIBUTIONS = ("kernelrl-build", "kernelrl-judge", "kernelrl-plugin-ray", "kernelrl-sandbox", "torch", "triton")
+_DISTRIBUTIONS = (
+    "kernelrl-build",
+    "kernelrl-judge",
+    "kernelrl-plugin-ray",
+    "kernelrl-sandbox",
+    "kernelrl-sources",
+    "torch",
+    "triton",
+)
 
 
 def versions() -> dict[str, str]:

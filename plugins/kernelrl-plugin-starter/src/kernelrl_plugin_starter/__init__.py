@@ -13,5 +13,6 @@ def kernelrl_tasks() -> list[Component]:
             "kernelrl_plugin_starter.source:StarterTasks",
             config="kernelrl_plugin_starter.config:StarterOptions",
             summary="Small tasks of three levels, with Triton and C++ demonstrations",
+            default=True,
         )
     ]

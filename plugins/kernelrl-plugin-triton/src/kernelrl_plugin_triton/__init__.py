@@ -13,6 +13,7 @@ def kernelrl_backends() -> list[Component]:
             target="kernelrl_plugin_triton.backend:TritonBackend",
             config="kernelrl_plugin_triton.config:TritonConfig",
             summary="Triton kernels, on a GPU or in Triton's interpreter",
-            requires=Requires(modules=("triton",)),
+            requires=Requires(modules=("triton",), fix="pip install triton"),
+            default=True,
         )
     ]

@@ -1,7 +1,0 @@
-"""Conversion of a configuration of kernel-rl or kernelbench-tinker to a recipe: keys, reading, mapping, writing."""
-
-from kernelrl_core.planning.conversion.convert import Conversion, convert
-from kernelrl_core.planning.conversion.reading import SYSTEMS, Configuration, read_configuration
-from kernelrl_core.planning.conversion.writing import recipe_text
-
-__all__ = ["SYSTEMS", "Configuration", "Conversion", "convert", "read_configuration", "recipe_text"]

@@ -1,0 +1,1 @@
+"""Rules about recipes: mistakes that the types of the schema do not express, and keys without effect."""
