@@ -245,7 +245,8 @@ def test_a_failing_logger_stops_nothing(kernelrl: Run, tmp_path: Path) -> None:
 def test_a_failing_checker_is_in_the_metrics_and_in_the_summary(kernelrl: Run, tmp_path: Path) -> None:
     done = kernelrl("run", "small.yaml", "--name", "a", "checkers.mine.use=fake")
     assert done.returncode == 0
-    warning = r"checkers\.mine failed: Checker of kernelrl_fake: RuntimeError: planted in the checker \(\S+:\d+\); first on kernel"
+    error = r"Checker of kernelrl_fake: RuntimeError: planted in the checker \(\S+:\d+\)"
+    warning = rf"checkers\.mine failed: {error}; first on kernel"
     assert len(re.findall(warning, done.stderr)) == 1
     assert "checker failures  in 3 of 3 steps; the first failure is in logs.log" in done.stdout
     assert [row["checker_failed_rate"] for row in rows(tmp_path / "runs/a/metrics.jsonl")] == [1.0, 1.0, 1.0]
