@@ -9,8 +9,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 NOT_FOR_USERS = {
-    "HOME": "set by every login",
-    "TMPDIR": "set by the operating system",
     "LD_LIBRARY_PATH": "set where libraries are not in the usual directories",
     "PYTHONPATH": "set where modules are not installed",
     "OMP_NUM_THREADS": "set by the judge for the runner",

@@ -20,6 +20,7 @@ import torch
 
 from kernelrl_judge.protocol.trees import laid_out_as, leaves, mapped, reals, tensors
 from kernelrl_judge.task.comparison import Tolerance, as_rows, compare_values, element_scales, tolerance
+from kernelrl_judge.task.precision import rounding_unit
 from kernelrl_judge.task.reference import LEARNED, Reference
 from kernelrl_judge.task.regions import MIN_AXIS, Coverage, Region
 from kernelrl_judge.task.source import TaskError
@@ -40,6 +41,8 @@ _MIN_WEIGHT = 1 / 64
 """Smallest share of the range for a region, also where integers of the output change."""
 _MIN_MOVED_TOLERANCES = 1.0
 """Smaller movement at the full range: the reference ignores the region."""
+_ROUNDED_FACTOR = 4.0
+"""Multiple of the tolerance by which errors of half precision in the inputs may move the output."""
 _CONDITIONED_SHARE = 0.5
 """Largest share of the tolerance by which the reference may differ from double precision."""
 
@@ -208,4 +211,17 @@ def _is_well_conditioned(reference: Reference, inputs: list[Any], limit: Toleran
     if not all(bool(torch.isfinite(tensor).all()) for tensor in tensors(reals(own)) if tensor.is_floating_point()):
         return False
     exact = reference.exact(inputs, LEARNED)
-    return exact is None or compare_values(exact, own, attrs.evolve(limit, factor=_CONDITIONED_SHARE)) is None
+    if exact is not None and compare_values(exact, own, attrs.evolve(limit, factor=_CONDITIONED_SHARE)) is not None:
+        return False
+    # Kernels of half precision round intermediate values, which must not decide the output.
+    unit = rounding_unit(reference, own)
+    rounded = reference.expected([mapped(value, lambda tensor: _nudged(tensor, unit)) for value in inputs], LEARNED)
+    return compare_values(own, rounded, attrs.evolve(limit, factor=_ROUNDED_FACTOR)) is None
+
+
+def _nudged(tensor: torch.Tensor, unit: float) -> torch.Tensor:
+    """Numbers with relative errors of up to a unit of rounding."""
+    if not unit or not tensor.is_floating_point() or tensor.element_size() == 1:
+        return tensor
+    errors = unit * (2 * torch.rand(tensor.shape, device=tensor.device) - 1)
+    return laid_out_as((tensor.float() * (1 + errors)).to(tensor.dtype), tensor)

@@ -19,7 +19,7 @@ from kernelrl_judge.task.comparison import Tolerance, compare_values, root_mean_
 from kernelrl_judge.task.reference import Reference
 from kernelrl_judge.task.source import TaskError
 
-__all__ = ["Selection", "open_share", "selections", "with_equal_choices", "with_open_elements"]
+__all__ = ["open_share", "with_open_elements"]
 
 _AXIS_ARGUMENT = {"sort": 1, "argsort": 1, "topk": 2}
 """Functions that document no order of equal values, with the position of their axis argument. `max`, `min` and `argmax`
@@ -30,7 +30,7 @@ maximum, for example, both must move in different directions."""
 
 
 @attrs.frozen
-class Selection:
+class _Selection:
     """A call of a function that selects elements along an axis."""
 
     operand: torch.Tensor
@@ -43,7 +43,7 @@ class _Selections(TorchFunctionMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.found: list[Selection] = []
+        self.found: list[_Selection] = []
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -55,7 +55,7 @@ class _Selections(TorchFunctionMode):
         axis = args[position] if len(args) > position else kwargs.get("dim", -1)
         indices = result if isinstance(result, torch.Tensor) else result[1]
         if isinstance(axis, int) and args[0].dim():
-            self.found.append(Selection(args[0].detach().clone(), axis, indices.detach().clone()))
+            self.found.append(_Selection(args[0].detach().clone(), axis, indices.detach().clone()))
         return result
 
 
@@ -70,7 +70,7 @@ def with_open_elements(
         limit: tolerance for floating-point elements.
     """
     try:
-        chosen = with_equal_choices(selections(reference, inputs, index), expected, actual)
+        chosen = _with_equal_choices(_selections(reference, inputs, index), expected, actual)
         wrong = compare_values(chosen, actual, limit)
         if wrong is None or wrong.wrong_share is None or wrong.wrong_share > LIMITS.open_share:
             return chosen
@@ -112,7 +112,7 @@ def open_share(reference: Reference, inputs: list[Any], index: int, limit: Toler
     limit = _loosest(limit, {reference.dtype, *(want.dtype for want in tensors(expected))})
     exact = reference.exact(inputs, index)
     if exact is not None and _have_same_shapes(expected, exact):
-        chosen = with_equal_choices(selections(reference, inputs, index), expected, exact)
+        chosen = _with_equal_choices(_selections(reference, inputs, index), expected, exact)
         if compare_values(exact, chosen, limit) is None:
             return 0.0
     moved = _moved_outputs(reference, inputs, index)
@@ -144,7 +144,7 @@ def _allowed(want: torch.Tensor, limit: Tolerance) -> torch.Tensor | float:
     return limit.atol_of(want.dtype) * scale + limit.rtol_of(want.dtype) * values.double().abs()
 
 
-def with_equal_choices(found: list[Selection], expected: Any, actual: Any) -> Any:
+def _with_equal_choices(found: list[_Selection], expected: Any, actual: Any) -> Any:
     """The expected outputs, with the candidate's indices where they select values equal to those of the reference."""
     chosen = []
     for _, want, got in leaves(expected, actual):
@@ -153,7 +153,7 @@ def with_equal_choices(found: list[Selection], expected: Any, actual: Any) -> An
     return _with_tensors(expected, chosen)
 
 
-def _chosen(want: torch.Tensor, got: torch.Tensor, selections: list[Selection]) -> torch.Tensor:
+def _chosen(want: torch.Tensor, got: torch.Tensor, selections: list[_Selection]) -> torch.Tensor:
     if want.is_floating_point() or want.is_complex() or want.dtype is torch.bool:
         return want
     for selection in selections:
@@ -168,7 +168,7 @@ def _with_tensors(value: Any, others: list[torch.Tensor]) -> Any:
     return mapped(value, lambda _: next(remaining))
 
 
-def _selects_equal(selection: Selection, got: torch.Tensor) -> torch.Tensor:
+def _selects_equal(selection: _Selection, got: torch.Tensor) -> torch.Tensor:
     """Whether each index selects a value equal to that of the reference, in bounds and once along the axis."""
     size = selection.operand.shape[selection.axis]
     is_inside = (got >= 0) & (got < size)
@@ -230,7 +230,7 @@ def _within_moved(want: torch.Tensor, got: torch.Tensor, others: list[Any], limi
     return torch.where(is_right, got.to(want.dtype), want)
 
 
-def selections(reference: Reference, inputs: list[Any], index: int) -> list[Selection]:
+def _selections(reference: Reference, inputs: list[Any], index: int) -> list[_Selection]:
     """Calls of the reference that select elements without a documented order of equal values."""
     calls = _Selections()
     with calls:
