@@ -9,6 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 NOT_FOR_USERS = {
+    "CUDA_MPS_PIPE_DIRECTORY": "set where NVIDIA's service shares a GPU",
     "LD_LIBRARY_PATH": "set where libraries are not in the usual directories",
     "PYTHONPATH": "set where modules are not installed",
     "OMP_NUM_THREADS": "set by the judge for the runner",

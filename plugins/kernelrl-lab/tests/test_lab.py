@@ -34,7 +34,7 @@ HONEST = (
     "attention/triton_flash",
     "cumsum/triton_carried",
     "layer_norm/triton_autograd_function",
-    "linear_relu/triton_packed_first_call",
+    "linear_relu/triton_packed_by_version",
     "matmul/triton_split_k",
     "softmax/triton_masked_without_other",
     "swiglu_backward/triton_recomputed",

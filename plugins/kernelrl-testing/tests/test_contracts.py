@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from broken_components import EVERY, Broken
 
-from kernelrl_core.api import Component
+from kernelrl_core.api import Component, Requires
 from kernelrl_core.plugins.kinds import KINDS_BY_NAME
 from kernelrl_core.plugins.loading import PluginInfo
 from kernelrl_core.plugins.registry import Registry, registry
@@ -93,7 +93,10 @@ def contract_of(broken: Broken) -> ComponentContract:
     def target(name: str) -> str:
         return "broken_components.{}:{}".format(*name.split(".")) if name else ""
 
-    offered = Component("broken", target(broken.target), config=target(broken.config), summary="Broken")
+    uses_kit = Requires(modules=("kernelrl_testing",))
+    offered = Component(
+        "broken", target(broken.target), config=target(broken.config), summary="Broken", requires=uses_kit
+    )
     components = {broken.kind: (offered,), **({"backends": (SMALL,)} if broken.kind == "evaluators" else {})}
     plugins = Registry((*registry().plugins, PluginInfo("test", "test", "1", "ok", components=components)))
     named = {"component": "broken", "registry": lambda self: plugins}
