@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -25,6 +26,10 @@ pytest_plugins = ["kernelrl_testing.fixtures"]
 settings.register_profile("explore", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("kernelrl", settings.get_profile("explore"), derandomize=True)
 settings.load_profile("kernelrl")
+
+# A shell starts background jobs with SIGINT ignored, and processes inherit that. Tests of Ctrl-C need its usual effect.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -36,7 +36,7 @@ async def serve_request(
     except _ERRORS as error:
         name = next(kind.__name__ for kind in _ERRORS if isinstance(error, kind))
         return {"error": name, "message": error.message, "fix": error.fix, "see": error.see}
-    except Exception as error:
+    except Exception as error:  # a worker serves others: the client raises the error
         logger.exception("the evaluator of this worker failed")
         return {"error": "InfrastructureError", "message": f"the worker failed: {type(error).__name__}: {error}"}
 
