@@ -273,7 +273,10 @@ class Reference:
     def with_other_parameters(self) -> Reference:
         """A reference of the same task and seed whose constructor drew other parameters."""
         if self.facts.other is None:
-            self.facts.other = Reference(self._module, self.task_id, self.settings, self.device, "other")
+            other = Reference(self._module, self.task_id, self.settings, self.device, "other")
+            # Facts belong to the task, whatever its parameters are.
+            other.facts = self.facts
+            self.facts.other = other
         return self.facts.other.with_seed(self.seed, self.settings)
 
     def with_state(self, state: dict[str, torch.Tensor]) -> Reference:
