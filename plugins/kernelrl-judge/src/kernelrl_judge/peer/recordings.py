@@ -24,6 +24,7 @@ from kernelrl_judge.replay.library import STAMPS, Stamps, error_text, stamps_at
 from kernelrl_judge.replay.slope import ReplayWindow
 from kernelrl_judge.task.comparison import compare_described
 from kernelrl_judge.task.reference import Reference
+from kernelrl_judge.task.torch_settings import settings_of_task
 
 __all__ = ["CandidateRecordings", "DeviceNode", "NotRecorded", "ReferenceRecordings", "ReplayFailed"]
 
@@ -265,25 +266,26 @@ class ReferenceRecordings:
         restored = [(tensor, state[name]) for name, tensor in reference.current().items() if name in state]
         model = reference.model if function is None else function
         try:
-            last = recorder.warm_up(model, self._slots[0], _WARM_UPS)
-            give_back_spare()
-            lasting = [storage_range(tensor) for tensor in (*tensors(self._slots), *tensors(last))]
-            self._outputs = [
-                torch.empty((len(slots), *tensor.shape), dtype=tensor.dtype, device=reference.device)
-                for tensor in tensors(reference.like)
-            ]
-            self._recordings: list[Captured] = [
-                recorder.record(
-                    model,
-                    self._slots[:count],
-                    restored=restored,
-                    copies=lambda number, output: [
-                        (made[number], tensor) for made, tensor in zip(self._outputs, tensors(output), strict=True)
-                    ],
-                    lasting=lasting,
-                )
-                for count in counts
-            ]
+            with settings_of_task(reference.task_id):
+                last = recorder.warm_up(model, self._slots[0], _WARM_UPS)
+                give_back_spare()
+                lasting = [storage_range(tensor) for tensor in (*tensors(self._slots), *tensors(last))]
+                self._outputs = [
+                    torch.empty((len(slots), *tensor.shape), dtype=tensor.dtype, device=reference.device)
+                    for tensor in tensors(reference.like)
+                ]
+                self._recordings: list[Captured] = [
+                    recorder.record(
+                        model,
+                        self._slots[:count],
+                        restored=restored,
+                        copies=lambda number, output: [
+                            (made[number], tensor) for made, tensor in zip(self._outputs, tensors(output), strict=True)
+                        ],
+                        lasting=lasting,
+                    )
+                    for count in counts
+                ]
         except (RuntimeError, ValueError) as error:
             reason = str(error).partition("\n")[0]
             raise NotRecorded(reason, of_reference=True, lacks_memory=lacks_memory(str(error))) from None

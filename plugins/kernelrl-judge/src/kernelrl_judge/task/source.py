@@ -21,6 +21,7 @@ import torch
 from kernelrl_judge.protocol.plain_values import NotCarried, plain
 from kernelrl_judge.protocol.trees import decoded, leaves, tensors, total_bytes
 from kernelrl_judge.protocol.values import ObjectLeaf
+from kernelrl_judge.task.torch_settings import forget_settings, settings_of_task
 
 __all__ = [
     "TaskError",
@@ -124,6 +125,7 @@ def load_reference(source: str, task_id: str, budget_bytes: int | None = None) -
     sys.modules[name] = module
     # `torch.jit.script` and `inspect` read the source of functions.
     linecache.cache[module.__file__] = (len(source), None, source.splitlines(keepends=True), module.__file__)
+    forget_settings(task_id)
     with of_task(task_id, "import"):
         exec(compile(source, module.__file__, "exec"), module.__dict__)
     missing = [wanted for wanted in _NAMES if not hasattr(module, wanted)]
@@ -234,7 +236,8 @@ def of_task(task_id: str, place: str) -> Iterator[None]:
     signal.signal(signal.SIGALRM, _raise_timeout)
     signal.setitimer(signal.ITIMER_REAL, _LIMIT_S)
     try:
-        yield
+        with settings_of_task(task_id):
+            yield
     except TaskError:
         raise
     except torch.OutOfMemoryError as error:

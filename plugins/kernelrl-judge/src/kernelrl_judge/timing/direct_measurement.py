@@ -38,6 +38,7 @@ from kernelrl_judge.task.comparison import compare_bytes, tolerance
 from kernelrl_judge.task.drawn_parameters import ParameterDraws
 from kernelrl_judge.task.precision import wrong_values
 from kernelrl_judge.task.reference import FIRST_TIMED
+from kernelrl_judge.task.torch_settings import settings_of_task
 from kernelrl_judge.timed_calls import host_memory
 from kernelrl_judge.timed_calls.outputs import copy_outputs
 from kernelrl_judge.timed_calls.window import call_window
@@ -280,7 +281,7 @@ class DirectMeasurement:
 
     def _baseline_window(self, inputs: list[list[Any]]) -> tuple[float, list[Any]]:
         """Seconds of a window of the reference while the runner is stopped, and its outputs."""
-        with self._process.suspended():
+        with self._process.suspended(), settings_of_task(self._reference.task_id):
             if self._reference.facts.mutates_inputs:
                 inputs = copy.deepcopy(inputs)
             if self._device == "cuda":
