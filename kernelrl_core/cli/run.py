@@ -17,7 +17,7 @@ from kernelrl_core.planning.plan import example_prompt, plan, plan_notes, plan_r
 from kernelrl_core.plugins.registry import registry
 from kernelrl_core.runs.directory import default_name
 from kernelrl_core.runs.summary import tested_parts
-from kernelrl_core.training.starting import begun_run, continued_recipe, create_run, extended_run, lock_to_continue
+from kernelrl_core.training.starting import continued_recipe, create_run, existing_run, extended_run, lock_to_continue
 
 
 @click.command("run")
@@ -86,16 +86,16 @@ def command(
         return
     detached = detach_now(as_json=as_json) if detach else None
     path = Path("runs") / (name or default_name(loaded.name))
-    begun = begun_run(path, loaded, registry()) if exist_ok else None
+    existing = existing_run(path, loaded, registry()) if exist_ok else None
     if extend:
         run = extended_run(path, loaded, registry())
     else:
-        run = begun or create_run(path, loaded, registry(), overrides=overrides, origin=origin)
+        run = existing or create_run(path, loaded, registry(), overrides=overrides, origin=origin)
     click.echo(f"run: {run.path}", err=as_json)
-    if begun is not None and not lock_to_continue(run, registry()):
+    if existing is not None and not lock_to_continue(run, registry()):
         print_result(run, as_json=as_json)
         return
-    continues = extend or begun is not None
+    continues = extend or existing is not None
     code = train(run, continued_recipe(run, registry(), say) if continues else loaded, detached)
     print_result(run, as_json=as_json)
     if header_entries(loaded.sources[-1])["tests"] and not continues and not as_json:

@@ -16,7 +16,7 @@ from kernelrl_core.runs.directory import RunDir, find_run
 from kernelrl_core.runs.provenance import provenance, retriever_identity
 from kernelrl_core.training import continuation
 
-__all__ = ["begun_run", "continued_recipe", "create_run", "extended_run", "lock_to_continue"]
+__all__ = ["continued_recipe", "create_run", "existing_run", "extended_run", "lock_to_continue"]
 
 
 def create_run(
@@ -43,7 +43,7 @@ def create_run(
     return RunDir.create(run.path, loaded.resolved, details, begins.files if begins is not None else None)
 
 
-def begun_run(path: Path, loaded: LoadedRecipe, registry: Registry) -> RunDir | None:
+def existing_run(path: Path, loaded: LoadedRecipe, registry: Registry) -> RunDir | None:
     """The run at `path`, not locked; None if none was started there.
 
     Raises:
