@@ -26,12 +26,13 @@ from unittest.mock import patch
 from provenance import provenance
 
 from kernelrl_core.environment.evaluation_service import EvaluationService
-from kernelrl_core.heldout.evaluate import EvalJob, evaluate_job
-from kernelrl_core.heldout.existing_kernels import ExistingKernel, ExistingKernels
 from kernelrl_core.interfaces.evaluators import Evaluator
 from kernelrl_core.planning.load import load_recipe
 from kernelrl_core.plugins.registry import registry
 from kernelrl_core.types import Evaluation, EvaluationRequest, Outcome, SampleId
+from kernelrl_experiments.eval_jobs import EvalJob
+from kernelrl_experiments.evaluate import evaluate_job
+from kernelrl_experiments.existing_kernels import ExistingKernel, ExistingKernels
 
 RESULT = Path(__file__).parent / "results" / "eval_occupancy.json"
 

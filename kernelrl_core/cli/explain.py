@@ -30,7 +30,6 @@ def command(name: tuple[str, ...], as_json: bool) -> None:
       kernelrl explain no_kernel
       kernelrl explain run-in-use
     """
-
     found = explain(" ".join(name), registry())
     if as_json:
         print_json({"name": " ".join(name), "explanations": [attrs.asdict(one) for one in found]})

@@ -23,7 +23,6 @@ def command(run: str, follow: bool, lines: int | None) -> None:
       kernelrl logs quickstart -n 20
       kernelrl logs quickstart -f
     """
-
     found = find_run(run)
     path = found.path / "logs.log"
     try:

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("kernelrl_core.cli.run", "Train a policy with a recipe."),
     "resume": ("kernelrl_core.cli.resume", "Continue an interrupted run."),
-    "eval": ("kernelrl_core.cli.eval", "Measure a policy or a checkpoint on a split."),
-    "sample": ("kernelrl_core.cli.sample", "Sample kernels for one task and evaluate them."),
     "check": ("kernelrl_core.cli.check", "Evaluate one kernel file against one task."),
     "validate": ("kernelrl_core.cli.validate", "Check a recipe and report all of its errors."),
     "explain": ("kernelrl_core.cli.explain", "Explain a recipe key, option, component, metric, rule or problem."),

@@ -13,6 +13,7 @@ from unicodedata import combining, east_asian_width
 import click
 
 if TYPE_CHECKING:
+    from kernelrl_core.planning.load import LoadedRecipe
     from kernelrl_core.runs.directory import RunDir
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "print_result",
     "require_output",
     "require_writable",
+    "show_warnings",
     "table",
 ]
 
@@ -84,6 +86,13 @@ def print_result(run: RunDir, *, as_json: bool) -> None:
         print_json(facts)
     else:
         print_lines(table(result_rows(facts)))
+
+
+def show_warnings(loaded: LoadedRecipe) -> None:
+    """Print on stderr the files of a recipe, and a warning for each key that has no effect."""
+    click.echo(f"recipe: {loaded.files()}", err=True)
+    for warning in loaded.warnings:
+        click.echo(f"warning: {warning}", err=True)
 
 
 def table(rows: Sequence[Sequence[object]], *, right: Sequence[int] = ()) -> list[str]:

@@ -19,5 +19,4 @@ def command() -> None:
     Examples:
       kernelrl schema > recipe.schema.json
     """
-
     print_json(recipe_schema(registry()), indent=2)

@@ -24,7 +24,6 @@ def command(run: str | None, as_json: bool) -> None:
       kernelrl status
       kernelrl status quickstart
     """
-
     if run is None:
         _list_active(as_json=as_json)
         return

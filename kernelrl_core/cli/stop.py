@@ -32,7 +32,6 @@ def command(runs: tuple[str, ...], everything: bool, now: bool) -> None:
       kernelrl stop quickstart
       kernelrl stop --all --now
     """
-
     if bool(runs) == everything:
         raise UsageError("name the runs to stop, or give --all", fix="kernelrl status lists the active runs")
     found = (
@@ -46,7 +45,6 @@ def command(runs: tuple[str, ...], everything: bool, now: bool) -> None:
 
 def _stop(run: RunDir, *, now: bool) -> str:
     """Stop a run; the line for the user."""
-
     holder = lock_holder(run)
     if holder is None:
         return f"{run.path}: not active ({run.state()[0]})"

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from kernelrl_core.cli.output import print_json
-from kernelrl_core.planning.load import LoadedRecipe, load_recipe
+from kernelrl_core.cli.output import print_json, show_warnings
+from kernelrl_core.planning.load import load_recipe
 from kernelrl_core.plugins.registry import registry
 from kernelrl_core.recipe.problems import Problem, RecipeError
 
@@ -49,13 +49,6 @@ def command(context: click.Context, recipe: str, overrides: tuple[str, ...], as_
         print_json({"recipe": loaded.name, "valid": True, "problems": [], "warnings": warnings, "files": files})
     else:
         click.echo(f"{loaded.name}: ok")
-
-
-def show_warnings(loaded: LoadedRecipe) -> None:
-    """Print on stderr the files of a recipe, and a warning for each key that has no effect."""
-    click.echo(f"recipe: {loaded.files()}", err=True)
-    for warning in loaded.warnings:
-        click.echo(f"warning: {warning}", err=True)
 
 
 def _described(problems: Sequence[Problem]) -> list[dict[str, Any]]:

@@ -76,6 +76,15 @@ def test_a_missing_command_names_its_distribution(install: Install, capsys: Capt
     assert "fix: pip install kernelrl-report" in err
 
 
+@pytest.mark.parametrize("name", ["eval", "sample", "ablate"])
+def test_a_missing_command_of_the_program_names_its_distribution(install: Install, capsys: Capture, name: str) -> None:
+    install()
+    code, out, err = call(capsys, name, "quickstart")
+    assert (code, out) == (3, "")
+    assert "kernelrl-experiments is not installed" in err
+    assert "fix: pip install kernelrl-experiments" in err
+
+
 def test_an_unknown_command_suggests_the_nearest_one_of_the_group(install: Install, capsys: Capture) -> None:
     install(plugin("demo", "runs tidy"))
     code, _, err = call(capsys, "runs", "tydy")

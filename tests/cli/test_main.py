@@ -391,13 +391,3 @@ def test_plugins_show_lists_the_rules_of_checkers(call: Call) -> None:
     )
     components = json.loads(call("plugins", "show", "checkers", "--json")[1])["components"]
     assert {rule["id"] for rule in components[0]["rules"]} >= {"no_kernel", "library_compute"}
-
-
-def test_results_that_are_absent_for_one_reason_share_a_line() -> None:
-    from kernelrl_core.cli.eval_report import _notes
-
-    reasons = {"fast_1": "not timed", "fast_2": "not timed", "pass@8": "too few"}
-    assert _notes([{"policy": "p", "reasons": reasons, "intervals": {}}]) == [
-        "no fast_1, fast_2: not timed",
-        "no pass@8: too few",
-    ]

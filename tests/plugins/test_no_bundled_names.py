@@ -18,8 +18,8 @@ TABLE = CORE / "plugins/known_distributions.json"
 
 WORDS = {
     "advantages", "bench", "checkers", "compile", "correctness", "coverage", "dataset", "directory", "distill",
-    "effects", "export", "feedback", "format", "index", "length", "minimal", "none", "policies", "profile",
-    "protocol", "raw", "replay", "report", "retrievers", "rewards", "sizes", "speedup", "stress", "tasks",
+    "effects", "eval", "export", "feedback", "format", "index", "length", "minimal", "none", "policies", "profile",
+    "protocol", "raw", "replay", "report", "retrievers", "rewards", "sample", "sizes", "speedup", "stress", "tasks",
     "thinking", "value", "view",
 }  # fmt: skip
 """Names of components that the core uses as words of its own: kinds, fields, metrics, phases, settings."""
@@ -30,7 +30,6 @@ ALLOWED: dict[str, dict[str, str]] = {
     "prompts/templates.py": dict.fromkeys(("kernelbench", "kevin"), "prompt templates, named after their papers"),
     "sources/dtypes.py": {"torch": "the module whose dtypes a source names"},
     "tasks/leaks.py": {"kernelbench": "the data set whose tasks other systems name by level and number"},
-    "training/late_evaluation.py": {"tensorboard": "an entry of docs/troubleshooting.md"},
     "types/evaluations.py": {"kernelbench": "the measurement method of KernelBench"},
 }
 """File -> names that it may use, each with what the name means there."""

@@ -22,7 +22,7 @@ from kernelrl_adapters import load_environment
 from kernelrl_core.api.components import Use, registry
 from kernelrl_core.api.errors import UsageError
 from kernelrl_core.api.tasks import Outcome
-from kernelrl_testing.core import choose_job, evaluate_job
+from kernelrl_testing.core import main
 
 FAKE = """
 tasks:     {use: fake}
@@ -65,8 +65,13 @@ def evaluated_by_verifiers(server: OpenAIServer, recipe: str, *overrides: str, *
 def evaluated_by_kernelrl(server: OpenAIServer, recipe: str, *overrides: str) -> dict[str, Any]:
     """Report of `kernelrl eval`."""
     policy = ["policy.use=openai", f"policy.base_url={server.url}", "policy.model=tiny", "policy.api_key_env=null"]
-    job = choose_job(recipe, [*policy, "policy.context_tokens=32768", *overrides], registry=registry())
-    return asyncio.run(evaluate_job(job))
+    report = Path("report.json")
+    options = ["policy.context_tokens=32768", *overrides, "--output", str(report), "--force"]
+    with pytest.raises(SystemExit) as ended:
+        main(["eval", recipe, *policy, *options])
+    assert ended.value.code == 0
+    document: dict[str, Any] = json.loads(report.read_text())
+    return document
 
 
 def rewards_of_episodes(episodes: list[Any]) -> Rewards:

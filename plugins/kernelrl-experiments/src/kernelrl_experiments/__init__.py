@@ -1,7 +1,6 @@
-"""Controlled experiments: the effect of a change to a recipe.
+"""Experiments: held-out evaluations and samples of a policy, and the effect of a change to a recipe.
 
-The command composes runs and held-out evaluations of the core. It has the core's version and may import its private
-modules.
+The commands compose the rollouts and runs of the core. They have the core's version and may import its private modules.
 """
 
 from __future__ import annotations
@@ -16,5 +15,15 @@ def kernelrl_commands() -> list[Component]:
             "ablate",
             target="kernelrl_experiments.ablate_command:command",
             summary="Measure the effect of a change to a recipe.",
-        )
+        ),
+        Component(
+            "eval",
+            target="kernelrl_experiments.eval_command:command",
+            summary="Measure a policy or a checkpoint on a split.",
+        ),
+        Component(
+            "sample",
+            target="kernelrl_experiments.sample_command:command",
+            summary="Sample kernels for one task and evaluate them.",
+        ),
     ]

@@ -9,18 +9,36 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 import click
 
-from kernelrl_core.cli.output import difference_table, print_json, print_lines, require_output, table
-
-if TYPE_CHECKING:
-    from kernelrl_core.heldout.paired import TaskValues
-    from kernelrl_core.plugins.registry import Registry
-    from kernelrl_core.recipe.schema import Recipe
-    from kernelrl_core.types import Task
+from kernelrl_core.cli.output import (
+    difference_table,
+    print_json,
+    print_lines,
+    require_output,
+    show_warnings,
+    table,
+)
+from kernelrl_core.errors import UsageError
+from kernelrl_core.heldout.intervals import detectable_difference, expected_error
+from kernelrl_core.heldout.paired import TaskValues, paired_differences, shared_tasks, task_values
+from kernelrl_core.heldout.results import read_results
+from kernelrl_core.planning.load import load_recipe
+from kernelrl_core.planning.plan import preflight
+from kernelrl_core.plugins.registry import Registry, registry
+from kernelrl_core.recipe.evaluation_spec import spec_of
+from kernelrl_core.recipe.prerequisites import recipe_uses, require_prerequisites
+from kernelrl_core.recipe.schema import Recipe
+from kernelrl_core.runs.directory import RunDir
+from kernelrl_core.runs.provenance import provenance, retriever_identity
+from kernelrl_core.storage import disk_error
+from kernelrl_core.tasks.selection import eval_tasks
+from kernelrl_core.types import Task, sha256_text
+from kernelrl_core.types.serialization import dumps
+from kernelrl_experiments.eval_jobs import choose_job
 
 _MAIN = "from kernelrl_core.cli.main import main; main()"
 _ASSUMPTION = "80 % power, success rates of the tasks spread evenly over 0 to 1"
@@ -49,7 +67,6 @@ class _Measurement:
     """Run directory, or report of `kernelrl eval`."""
 
     def finished(self) -> bool:
-        from kernelrl_core.runs.directory import RunDir
 
         if self.command[0] == "eval":
             return self.path.is_file()
@@ -57,9 +74,6 @@ class _Measurement:
 
     def values(self) -> TaskValues:
         """Values of the tasks in the last held-out evaluation."""
-        from kernelrl_core.heldout.paired import task_values
-        from kernelrl_core.heldout.results import read_results
-
         return task_values(read_results(str(self.path))[0].groups)
 
 
@@ -114,8 +128,6 @@ def command(
       kernelrl ablate runs/quickstart_raicl retriever=null --eval-only --output ablation.json
       kernelrl ablate kevin_raicl retriever.k=1 --dry-run
     """
-    from kernelrl_core.plugins.registry import registry
-
     if output is not None:
         require_output(output)
     arms = _arms(recipe, changes, eval_only, registry())
@@ -154,20 +166,10 @@ def _arms(name: str, changes: Sequence[str], eval_only: bool, registry: Registry
         UsageError: an invalid recipe, or a change that changes nothing.
         MissingPrerequisite: a prerequisite of one of them is missing.
     """
-    from kernelrl_core.cli.eval import choose_job
-    from kernelrl_core.errors import UsageError
-    from kernelrl_core.planning.load import load_recipe
-    from kernelrl_core.planning.plan import preflight
-    from kernelrl_core.recipe.evaluation_spec import spec_of
-    from kernelrl_core.recipe.prerequisites import recipe_uses, require_prerequisites
-    from kernelrl_core.runs.provenance import retriever_identity
-    from kernelrl_core.types import sha256_text
-    from kernelrl_core.types.serialization import dumps
-
     arms, resolved = [], []
     for arm, overrides in (("base", ()), ("changed", tuple(changes))):
         if eval_only:
-            job = choose_job(name, overrides, registry=registry)
+            job = choose_job(name, overrides, registry=registry, show=show_warnings)
             recipe, plain, label = job.recipe, job.resolved, job.label
             stem = job.run.name if job.run is not None else Path(name).stem
             require_prerequisites(recipe_uses(recipe), spec_of(recipe), registry)
@@ -190,9 +192,6 @@ def _arms(name: str, changes: Sequence[str], eval_only: bool, registry: Registry
 
 def _same_tasks(arms: Sequence[_Arm], registry: Registry) -> list[Task]:
     """The held-out tasks, which must be the same with both recipes."""
-    from kernelrl_core.errors import UsageError
-    from kernelrl_core.tasks.selection import eval_tasks
-
     base, changed = (eval_tasks(registry.make("tasks", arm.recipe.tasks), arm.recipe.eval) for arm in arms)
     if [(task.id, task.sha256) for task in base] != [(task.id, task.sha256) for task in changed]:
         raise UsageError("the change selects other held-out tasks; a comparison needs the same ones")
@@ -216,8 +215,6 @@ def _plan(
     tasks: Sequence[Task],
 ) -> dict[str, Any]:
     """Facts that are known before anything is sampled."""
-    from kernelrl_core.heldout.intervals import detectable_difference, expected_error
-
     runs = [
         {"arm": arm, "seed": each.seed, "path": str(each.path), "finished": each.finished()}
         for arm, chosen in measurements.items()
@@ -275,7 +272,6 @@ def _finish(measurement: _Measurement) -> int:
 
 
 def _document(facts: Mapping[str, Any], values: Mapping[str, Sequence[TaskValues]]) -> dict[str, Any]:
-    from kernelrl_core.heldout.paired import paired_differences, shared_tasks
 
     compared = len(shared_tasks([each for chosen in values.values() for each in chosen]))
     differences = paired_differences(values["base"], values["changed"])
@@ -289,13 +285,11 @@ def _document(facts: Mapping[str, Any], values: Mapping[str, Sequence[TaskValues
 
 
 def _details(recipe: Recipe, values: Mapping[str, Sequence[TaskValues]], registry: Registry) -> dict[str, Any]:
-    from kernelrl_core.runs.provenance import provenance
 
     return {"values": values, "provenance": provenance(recipe, registry)}
 
 
 def _write(output: Path, document: Mapping[str, Any]) -> None:
-    from kernelrl_core.storage import disk_error
 
     try:
         with output.open("x", encoding="utf-8") as file:

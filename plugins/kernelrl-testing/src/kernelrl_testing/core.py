@@ -5,10 +5,8 @@ from __future__ import annotations
 from kernelrl_core.algorithms.credit import Credit
 from kernelrl_core.algorithms.loss_shaping import shape_samples, split_evenly
 from kernelrl_core.cli import main as main_module
-from kernelrl_core.cli.eval import choose_job
 from kernelrl_core.cli.main import main
 from kernelrl_core.environment.evaluation_service import EvaluationService
-from kernelrl_core.heldout.evaluate import evaluate_job
 from kernelrl_core.heldout.kernelbench_names import parse_kernel_file
 from kernelrl_core.interfaces import requirements
 from kernelrl_core.monitoring.costs import CostMeter
@@ -37,8 +35,6 @@ __all__ = [
     "SamplingOptions",
     "Timeline",
     "TrainSettings",
-    "choose_job",
-    "evaluate_job",
     "explain",
     "extract",
     "extract_file",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from kernelrl_core.cli.eval_report import csv_text, markdown_lines, text_lines
-from kernelrl_core.heldout.breakdown import breakdown
 from kernelrl_core.heldout.scoreboard import scoreboard
 from kernelrl_core.recipe.schema import EvalSettings
 from kernelrl_core.types import Episode, Group, Outcome, Turn, Verdict
+from kernelrl_experiments.breakdown import breakdown
+from kernelrl_experiments.eval_report import _notes, csv_text, markdown_lines, text_lines
 from kernelrl_testing.values import make_evaluation, make_task, make_turn
 
 SETTINGS = EvalSettings()
@@ -75,3 +75,11 @@ def test_separators_in_a_name_do_not_add_a_column() -> None:
     found = report([turn(1.0)], policy="a|b, c")
     assert "| policy | a\\|b, c |" in markdown_lines([found])
     assert csv_text([found]).splitlines()[1].startswith('"a|b, c",all')
+
+
+def test_results_that_are_absent_for_one_reason_share_a_line() -> None:
+    reasons = {"fast_1": "not timed", "fast_2": "not timed", "pass@8": "too few"}
+    assert _notes([{"policy": "p", "reasons": reasons, "intervals": {}}]) == [
+        "no fast_1, fast_2: not timed",
+        "no pass@8: too few",
+    ]

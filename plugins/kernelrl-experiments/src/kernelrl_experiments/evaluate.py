@@ -3,60 +3,85 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Literal
-
-import attrs
+from typing import Any, Literal, TypeVar
 
 from kernelrl_core.environment.environment import Environment
 from kernelrl_core.errors import KernelRLError
-from kernelrl_core.heldout.breakdown import breakdown
-from kernelrl_core.heldout.existing_kernels import ExistingKernels, evaluate_existing
 from kernelrl_core.heldout.scoreboard import best_turn, scoreboard
 from kernelrl_core.heldout.split import rollout_split
 from kernelrl_core.monitoring.console import Console
 from kernelrl_core.monitoring.events import PhaseStarted, TurnFinished
-from kernelrl_core.plugins.registry import Registry
-from kernelrl_core.recipe.schema import Recipe
+from kernelrl_core.plugins.boundary import first_error
 from kernelrl_core.rollout.episode import Recorder
 from kernelrl_core.rollout.groups import session_rollout
 from kernelrl_core.rollout.session import Session, open_session
-from kernelrl_core.runs.directory import RunDir
 from kernelrl_core.runs.journal import Journal, read_rows
 from kernelrl_core.runs.provenance import provenance, retriever_identity
 from kernelrl_core.runs.row_shapes import SAMPLE, fault
 from kernelrl_core.runs.rows import sample_id, sample_row, turn_from_row, why_lost
-from kernelrl_core.storage import cache_directory
+from kernelrl_core.storage import cache_directory, disk_error, write_atomically
 from kernelrl_core.types import Episode, Group, Outcome, SampleId, Task, Turn, sha256_text
 from kernelrl_core.types.serialization import dumps, to_json
+from kernelrl_experiments.breakdown import breakdown
+from kernelrl_experiments.eval_jobs import EvalJob
+from kernelrl_experiments.existing_kernels import ExistingKernels, evaluate_existing
 
-__all__ = ["EvalJob", "evaluate_job", "sample_task"]
+__all__ = ["evaluate_job", "evaluate_jobs", "run_job", "sample_task"]
+
+T = TypeVar("T")
 
 
-@attrs.frozen
-class EvalJob:
-    """Policy and recipe of a held-out evaluation."""
+def evaluate_jobs(jobs: Sequence[EvalJob], output: Path | None, say: Callable[[str], None]) -> list[dict[str, Any]]:
+    """The reports of evaluations, one after the other; see `evaluate_job`.
 
-    recipe: Recipe
-    registry: Registry
-    label: str
-    """Name of the policy in the report."""
-    run: RunDir | None = None
-    """Run of the checkpoint; its secret then gives the input seeds."""
-    resolved: Mapping[str, Any] = attrs.field(factory=dict)
-    """The recipe as plain data."""
-    checkpoint: Mapping[str, Any] | None = None
-    """Checkpoint row of `run`; None: the untrained policy."""
-    existing: ExistingKernels | None = None
-    """Kernels that are evaluated in place of a policy."""
+    Args:
+        output: JSON file for the reports. Finished turns are kept beside it until it is written; the same call
+            continues from them after an interruption.
+        say: prints a line about the progress.
 
-    @property
-    def steps(self) -> int:
-        """Steps that the policy was trained for."""
-        return 0 if self.checkpoint is None else int(self.checkpoint["loop"]["next_step"])
+    Raises:
+        UsageError, MissingPrerequisite, KernelRLError: as `evaluate_job`; or the file cannot be written.
+    """
+    reports: list[dict[str, Any]] = []
+    partials: list[Path] = []
+    for job in jobs:
+        say(f"evaluating {job.label} on split {job.recipe.eval.split!r}")
+        if output is not None:
+            partials.append(_partial(output, job, several=len(jobs) > 1))
+        reports.append(run_job(evaluate_job(job, partials[-1] if partials else None)))
+    if output is not None:
+        _write(output, reports)
+        for partial in partials:
+            partial.unlink()
+        say(f"written: {output}")
+    return reports
+
+
+def run_job(work: Coroutine[Any, Any, T]) -> T:
+    """The result of a job, or its first error."""
+    try:
+        return asyncio.run(work)
+    except BaseExceptionGroup as group:
+        raise first_error(group) from group
+
+
+def _partial(output: Path, job: EvalJob, *, several: bool) -> Path:
+    """The file of the finished turns of an evaluation, from which the same command continues."""
+    part = "" if not several else f".{job.checkpoint['name'] if job.checkpoint is not None else 'base'}"
+    return output.with_name(f"{output.name}{part}.partial")
+
+
+def _write(output: Path, reports: Sequence[dict[str, Any]]) -> None:
+    document = reports[0] if len(reports) == 1 else {"evaluations": reports}
+    try:
+        write_atomically(output, json.dumps(document, indent=1) + "\n")
+    except OSError as error:
+        raise disk_error(output, error) from error
 
 
 async def evaluate_job(job: EvalJob, partial: Path | None = None) -> dict[str, Any]:

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelrl_core.heldout.breakdown import best_of_subset, breakdown
 from kernelrl_core.heldout.scoreboard import pass_at_k, scoreboard
 from kernelrl_core.recipe.schema import EvalSettings
 from kernelrl_core.types import Episode, Group, Outcome, Turn
+from kernelrl_experiments.breakdown import best_of_subset, breakdown
 from kernelrl_testing.values import make_evaluation, make_task, make_turn
 
 SETTINGS = EvalSettings()

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from kernelrl_command_server import Command, CommandServer
 
-FAKES = Path(__file__).parents[1] / "fakes"
+FAKES = Path(__file__).parents[3] / "tests/fakes"
 MAIN = [sys.executable, "-c", "from kernelrl_core.cli.main import main; main()"]
 RECIPE = """
 tasks:      {use: fake}

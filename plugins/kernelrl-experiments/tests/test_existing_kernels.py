@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from kernelrl_core.errors import UsageError
-from kernelrl_core.heldout.existing_kernels import ExistingKernels, read_existing
 from kernelrl_core.runs.rows import sample_row
 from kernelrl_core.types import Extraction, Outcome, SampleId, Task
+from kernelrl_experiments.existing_kernels import ExistingKernels, read_existing
 from kernelrl_testing.fakes import FakeTasks
 from kernelrl_testing.values import make_turn
 

@@ -12,7 +12,7 @@ from kernelrl_command_server import CommandServer
 
 from kernelrl_core.runs.directory import RunDir
 
-FAKES = Path(__file__).parents[1] / "fakes"
+FAKES = Path(__file__).parents[3] / "tests/fakes"
 RECIPE = """
 tasks:     {use: fake}
 backend:   {use: fake}

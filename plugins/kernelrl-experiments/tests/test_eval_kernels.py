@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from kernelrl_command_server import Command, CommandServer
 
-FAKES = Path(__file__).parents[1] / "fakes"
+FAKES = Path(__file__).parents[3] / "tests/fakes"
 RECIPE = """
 tasks:     {use: fake}
 backend:   {use: fake}

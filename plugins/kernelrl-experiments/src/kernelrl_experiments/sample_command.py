@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import click
 
-from kernelrl_core.cli.eval import choose_job, run_job
-from kernelrl_core.cli.output import print_json, print_lines
-from kernelrl_core.heldout.evaluate import sample_task
+from kernelrl_core.cli.output import print_json, print_lines, show_warnings
 from kernelrl_core.plugins.registry import registry
 from kernelrl_core.runs.rows import sample_row
 from kernelrl_core.tasks.lookup import find_task, source_for
 from kernelrl_core.types import Turn
+from kernelrl_experiments.eval_jobs import choose_job
+from kernelrl_experiments.evaluate import run_job, sample_task
 
 
 @click.command("sample")
@@ -43,10 +43,9 @@ def command(
       kernelrl sample runs/quickstart starter/2/softmax
       kernelrl sample runs/quickstart starter/2/softmax --checkpoint base -n 1 --json
     """
-
     if temperature is not None:
         overrides += (f"eval.temperature={temperature}",)
-    job = choose_job(recipe_or_run, overrides, checkpoint, registry=registry())
+    job = choose_job(recipe_or_run, overrides, checkpoint, registry=registry(), show=show_warnings)
     source = source_for(task, job.recipe.tasks, registry())
     found = find_task(task, registry=registry(), source=source)
     click.echo(f"sampling from {job.label}", err=True)
