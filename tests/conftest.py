@@ -12,7 +12,7 @@ import attrs
 import pytest
 
 from kernelrl_core.api import Component
-from kernelrl_core.api.checkers import Candidate, Checker, CheckerConfig, Evaluation, Finding, Rule, Severity
+from kernelrl_core.api.checkers import Candidate, Checker, Evaluation, Finding, Rule, Severity
 from kernelrl_core.api.config import ComponentConfig, Fraction, NonNegativeFloat, PositiveInt
 from kernelrl_core.api.errors import MissingPrerequisite, UsageError
 from kernelrl_core.api.feedback import Feedback
@@ -180,11 +180,6 @@ class Failing(Files):
         raise ValueError("planted")
 
 
-@attrs.frozen
-class RulesOptions(CheckerConfig):
-    retired_rules: ClassVar[Mapping[str, str]] = {"no_sleep": "replaced by no_kernel"}
-
-
 class RulesChecker(Checker):
     rules = (
         Rule("no_kernel", Severity.HACK, "Launch a kernel.", stated=True),
@@ -227,7 +222,7 @@ def plugins() -> Registry:
             component("structured", target="Structured", default=True),
             component("formless", target="Formless"),
         ),
-        "checkers": (component("rules", "RulesOptions", "RulesChecker"), component("words", target="WordsChecker")),
+        "checkers": (component("rules", target="RulesChecker"), component("words", target="WordsChecker")),
         "retrievers": (component("bm25", "RetrieverOptions"),),
         "advantages": (component("raw"),),
         "loggers": (component("unreadable", "Missing"),),

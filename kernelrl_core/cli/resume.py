@@ -6,7 +6,7 @@ import click
 
 from kernelrl_core.cli.detach import detach as detach_now
 from kernelrl_core.cli.output import print_result
-from kernelrl_core.cli.training import say, train
+from kernelrl_core.cli.training import train
 from kernelrl_core.plugins.registry import registry
 from kernelrl_core.runs.directory import find_run
 from kernelrl_core.training.starting import continued_recipe, lock_to_continue
@@ -34,6 +34,6 @@ def command(context: click.Context, run: str, accept_changes: bool, detach: bool
     if not lock_to_continue(found, registry(), accept_changes=accept_changes):
         print_result(found, as_json=as_json)
         return
-    code = train(found, continued_recipe(found, registry(), say), detached)
+    code = train(found, continued_recipe(found, registry()), detached)
     print_result(found, as_json=as_json)
     context.exit(code)

@@ -8,7 +8,7 @@ import click
 
 from kernelrl_core.cli.detach import detach as detach_now
 from kernelrl_core.cli.output import print_json, print_lines, print_result, show_warnings, table
-from kernelrl_core.cli.training import say, train
+from kernelrl_core.cli.training import train
 from kernelrl_core.errors import UsageError
 from kernelrl_core.planning.duration import duration_text, expected_duration, header_entries
 from kernelrl_core.planning.load import LoadedRecipe, load_recipe
@@ -95,7 +95,7 @@ def command(
         print_result(run, as_json=as_json)
         return
     continues = extend or existing is not None
-    code = train(run, continued_recipe(run, registry(), say) if continues else loaded, detached)
+    code = train(run, continued_recipe(run, registry()) if continues else loaded, detached)
     print_result(run, as_json=as_json)
     if header_entries(loaded.sources[-1])["tests"] and not continues and not as_json:
         print_lines(["", *table(tested_parts(run, loaded.recipe))])

@@ -34,7 +34,7 @@ class Result:
     hashes: Mapping[str, str]
     """Task id -> content hash of the task."""
     recipe: Mapping[str, Any] | None
-    """The recipe as plain data; None in files of former versions."""
+    """The recipe as plain data; None for a file that has none."""
     run: RunDir | None = None
     """Run that made the evaluation during training."""
 

@@ -10,8 +10,7 @@ names one of the checker's rules; the worst severity of a turn's findings is its
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from collections.abc import Sequence
 
 import attrs
 
@@ -27,10 +26,6 @@ __all__ = ["Checker", "CheckerConfig"]
 @attrs.frozen
 class CheckerConfig(ComponentConfig):
     """Options of a checker."""
-
-    retired_rules: ClassVar[Mapping[str, str]] = {}
-    """Rule that the checker no longer has -> what replaces it. `kernelrl validate` prints it where a recipe names the
-    rule in `forbid`; a saved run continues without the rule."""
 
 
 class Checker(ABC):

@@ -22,7 +22,6 @@ from kernelrl_core.interfaces.config import ComponentConfig
 from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.recipe import schema
 from kernelrl_core.recipe.blocks import Block, block_at, blocks, component_name, core_keys
-from kernelrl_core.recipe.former import FORMER_KEYS, former_value
 from kernelrl_core.recipe.merge import Merged
 from kernelrl_core.recipe.problems import Problem, RecipeError
 from kernelrl_core.recipe.rules.components import own_problems
@@ -245,8 +244,6 @@ class _Walk:
     def choice(self, choices: tuple[Any, ...], value: Any, path: Keys) -> Any:
         if any(value == choice and type(value) is type(choice) for choice in choices):
             return value
-        if successor := former_value(path, value):
-            return self.say(path, f"{_shown(value)} is gone", f"its successor is {successor!r}")
         close = nearest(value, [c for c in choices if isinstance(c, str)]) if isinstance(value, str) else ""
         return self.expected(type_words(Literal[choices]), value, path, f"did you mean {close!r}?" if close else "")
 
@@ -286,10 +283,7 @@ class _Walk:
         hints = field_types(cls)
         renamed = cls.renamed_options if issubclass(cls, ComponentConfig) else {}
         for key in value:
-            if (*path, key) in FORMER_KEYS:
-                if value[key] is not None:
-                    self.say((*path, key), f"key {key!r} is gone", FORMER_KEYS[*path, key])
-            elif key not in hints and key not in renamed:
+            if key not in hints and key not in renamed:
                 self.unknown_key(path, key, [*hints, *also])
         before = len(self.problems)
         former = self._former_names(renamed, value, path)

@@ -68,7 +68,7 @@ def checkpoint_damage(directory: Path, row: Mapping[str, Any]) -> str:
     """The damage of a checkpoint's files, as text; empty if they are as they were saved.
 
     Args:
-        row: its row of `checkpoints.jsonl`. Without `files`, as former versions wrote it, the contents are not checked.
+        row: its row of `checkpoints.jsonl`.
     """
     if row["policy"] is None:
         return ""
@@ -76,10 +76,10 @@ def checkpoint_damage(directory: Path, row: Mapping[str, Any]) -> str:
     if not files.is_dir():
         return "its files are missing"
     try:
-        present = _file_hashes(files) if row.get("files") else {}
+        present = _file_hashes(files)
     except OSError as error:
         return f"its files cannot be read: {error.strerror}"
-    for name, digest in row.get("files", {}).items():
+    for name, digest in row["files"].items():
         if present.get(name) != digest:
             return f"{name} {'differs from the saved file' if name in present else 'is missing'}"
     return ""

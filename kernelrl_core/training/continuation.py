@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,6 @@ import attrs
 from kernelrl_core.errors import KernelRLError, UsageError
 from kernelrl_core.planning.load import LoadedRecipe, load_recipe
 from kernelrl_core.plugins.registry import Registry
-from kernelrl_core.recipe.former import since_former_versions
 from kernelrl_core.recipe.structure import component_block
 from kernelrl_core.runs.checkpoints import checkpoint_damage, choose_checkpoint
 from kernelrl_core.runs.directory import RunDir, find_run
@@ -21,10 +18,7 @@ from kernelrl_core.sources.yaml import load_yaml
 from kernelrl_core.tasks.curriculum import TaskSchedule
 from kernelrl_core.tasks.selection import training_tasks
 
-__all__ = ["Origin", "accept_changes", "choose_origin", "differences", "extend_run", "notices", "run_recipe"]
-
-
-_log = logging.getLogger(__name__)
+__all__ = ["Origin", "accept_changes", "choose_origin", "differences", "extend_run", "run_recipe"]
 
 
 def run_recipe(run: RunDir, registry: Registry, overrides: Sequence[str] = ()) -> LoadedRecipe:
@@ -37,19 +31,13 @@ def run_recipe(run: RunDir, registry: Registry, overrides: Sequence[str] = ()) -
     given = {override.partition("=")[0].strip() for override in overrides}
     saved = load_yaml(path.read_text(encoding="utf-8"), path)
     data = saved if isinstance(saved, dict) else {}
-    former = [
-        *(override for override, _ in since_former_versions(data)),
-        *_without_retired_rules(data, run, registry),
-    ]
-    if not any(override.startswith("forbid=") for override in former):
-        former += _without_ignored_rules(data, registry)
-    kept = [override for override in former if override.partition("=")[0] not in given]
-    return load_recipe(str(path), (*kept, *overrides), registry=registry)
+    ignored = [] if "forbid" in given else _without_ignored_rules(data, registry)
+    return load_recipe(str(path), (*ignored, *overrides), registry=registry)
 
 
 def _without_ignored_rules(saved: Mapping[str, Any], registry: Registry) -> list[str]:
-    """The override of `forbid` that removes the rules which none of the checkers has. A saved recipe may list such
-    rules: the former default did, and they were ignored."""
+    """The override of `forbid` that removes the rules which none of the checkers has. Early runs saved a fixed default
+    of `forbid`, whatever their checkers were."""
     forbid, checkers = saved.get("forbid"), saved.get("checkers")
     if not isinstance(forbid, list):
         return []
@@ -62,49 +50,6 @@ def _without_ignored_rules(saved: Mapping[str, Any], registry: Registry) -> list
         known |= {rule.id for rule in checker.rules}
     kept = [rule for rule in forbid if rule in known]
     return [f"forbid=[{', '.join(kept)}]"] if kept != forbid else []
-
-
-def notices(run: RunDir) -> list[str]:
-    """What the recipe of a run means in this version that it did not mean when the run was started."""
-    path = run.path / "recipe.yaml"
-    saved = load_yaml(path.read_text(encoding="utf-8"), path)
-    return [notice for _, notice in since_former_versions(saved if isinstance(saved, dict) else {}) if notice]
-
-
-def _without_retired_rules(saved: Any, run: RunDir, registry: Registry) -> list[str]:
-    """Overrides that remove rules which the recipe's checkers no longer have, with a notice."""
-    checkers = saved.get("checkers") if isinstance(saved, dict) else None
-    if not isinstance(checkers, dict):
-        return []
-    overrides: list[str] = []
-    named: dict[str, str] = {}
-    retired: dict[str, str] = {}
-
-    def removed(key: str, value: Any) -> None:
-        gone = [item for item in value if isinstance(item, str) and item in retired]
-        if not gone:
-            return
-        named.update({rule: retired[rule] for rule in gone})
-        if isinstance(value, dict):
-            overrides.extend(f"{key}.{rule}=null" for rule in gone)
-        else:
-            overrides.append(f"{key}=[{', '.join(str(item) for item in value if item not in gone)}]")
-
-    for name, block in checkers.items():
-        if isinstance(block, dict) and isinstance(block.get("use"), str):
-            with suppress(KernelRLError):
-                retired |= getattr(registry.config_class("checkers", block["use"]), "retired_rules", {})
-            for option, value in block.items():
-                if isinstance(value, list | dict):
-                    removed(f"checkers.{name}.{option}", value)
-    if isinstance(saved.get("forbid"), list):
-        removed("forbid", saved["forbid"])
-    if named:
-        listed = "; ".join(f"{rule} ({what})" for rule, what in named.items())
-        _log.warning(
-            "run %s was started with rules that no longer exist, and continues without them: %s", run.path, listed
-        )
-    return overrides
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:

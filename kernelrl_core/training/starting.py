@@ -5,7 +5,7 @@ Every function leaves the run locked; `execute_run` trains it and releases the l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from kernelrl_core.errors import UsageError
@@ -90,19 +90,14 @@ def lock_to_continue(run: RunDir, registry: Registry, *, accept_changes: bool = 
     return True
 
 
-def continued_recipe(run: RunDir, registry: Registry, say: Callable[[str], None]) -> LoadedRecipe:
+def continued_recipe(run: RunDir, registry: Registry) -> LoadedRecipe:
     """The recipe of a run that continues.
-
-    Args:
-        say: prints a line for the user, for each key of the recipe that means something else since the run was started.
 
     Raises:
         RecipeError: lists all mistakes of the recipe.
         UsageError: the index of the run's retriever was changed.
     """
     loaded = continuation.run_recipe(run, registry)
-    for notice in continuation.notices(run):
-        say(f"note: {notice}")
     if retriever_identity(loaded.recipe, registry) != run.provenance().get("retriever", {}):
         raise UsageError(
             f"the retriever searches other data than when run {run.path} started",

@@ -47,20 +47,13 @@ _FORMER_NAMES = {"stages_s": "phases_s", "timing_is_eager": "direct_because"}
 
 
 def _structure_evaluation(data: Mapping[str, Any], cls: type[Evaluation]) -> Evaluation:
-    """An evaluation. Rows of older versions contain the facts, and some fields, in untyped mappings."""
+    """An evaluation. Rows of older versions have the facts in an untyped mapping `profile`."""
     fields = dict(data)
     profile = fields.pop("profile", None)
-    profile = dict(profile) if isinstance(profile, Mapping) else {}
-    provenance = dict(fields.get("provenance") or {})
-    for name in ("own_kernel_share", "eager_speedup", "kernels"):
-        if name in profile and name not in data:
-            fields[name] = profile.pop(name)
-    if "checked" in provenance and "checked" not in data:
-        fields["checked"] = provenance.pop("checked")
-    if "provenance" in data:
-        fields["provenance"] = provenance
     made: Evaluation = _structure_current(fields, cls)
-    return attrs.evolve(made, facts=_former_facts(profile)) if profile else made
+    if isinstance(profile, Mapping) and profile:
+        return attrs.evolve(made, facts=_former_facts(profile))
+    return made
 
 
 def _former_facts(profile: Mapping[str, Any]) -> EvaluationFacts:

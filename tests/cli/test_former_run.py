@@ -1,7 +1,7 @@
-"""A run directory that a former version wrote, before its packages and interfaces were rearranged.
+"""A run directory of an earlier version, before `forbid` took its default from the checkers.
 
-`tests/data/former_run/killed` is a run of the fake plugin that was killed in its third step. `whole_metrics.jsonl`
-holds the metrics of the same run where nothing killed it.
+`tests/data/former_run/killed` is a run of the fake plugin that was killed in its third step. It has no checkers, and
+the default of `forbid`. `whole_metrics.jsonl` has the metrics of the same run where nothing killed it.
 """
 
 from __future__ import annotations
@@ -38,11 +38,7 @@ def kernelrl(tmp_path: Path) -> Callable[..., str]:
 
 def metrics(path: Path) -> list[dict[str, Any]]:
     rows = [json.loads(line) for line in path.read_text().splitlines()]
-    # The fake's weight follows a rule of the plugin's own, which changed with the interface of policies.
-    own = ("time/", "cost/", "train/weight")
-    # Metrics that the former version did not have.
-    new = "_as_measured"
-    return [{k: v for k, v in row.items() if not k.startswith(own) and not k.endswith(new)} for row in rows]
+    return [{k: v for k, v in row.items() if not k.startswith(("time/", "cost/"))} for row in rows]
 
 
 def test_status_reads_it(kernelrl: Callable[..., str]) -> None:

@@ -109,10 +109,6 @@ def check(plugins: Registry, **parts: str) -> list[str]:
         ({"prompt": "{template: ./nowhere.jinja}"}, "prompt.template: "),
         ({"prompt": "{template: kernelrI}"}, "prompt.template: unknown template 'kernelrI'"),
         ({"checkers": "{c: {use: rules}}", "forbid": "[no_kernal]"}, "did you mean 'no_kernel'?"),
-        (
-            {"checkers": "{c: {use: rules}}", "forbid": "[no_sleep]"},
-            "forbid: the rule 'no_sleep' no longer exists: replaced by no_kernel; remove 'no_sleep' from forbid",
-        ),
         ({"forbid": "[anything]"}, "forbid: the recipe has no checker"),
         (
             {"checkers": "{c: {use: words}}", "forbid": "[]"},

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from kernelrl_core.types import (
     Candidate,
-    CompiledKernel,
     DeviceKernel,
     Evaluation,
     EvaluationFacts,
@@ -280,11 +279,3 @@ former_values = st.recursive(
 def test_a_former_row_with_any_values_is_read_and_written(profile: dict[str, Any]) -> None:
     found = read_former(profile)
     assert codec.loads(Evaluation, codec.dumps(found)) == found
-
-
-def test_facts_that_rows_of_older_versions_have_in_the_profile_become_fields() -> None:
-    kernel = {"name": "add", "registers": 40, "spill_stores_bytes": 8, "shared_bytes": 0}
-    row = {"outcome": "correct", "profile": {"kernels": [kernel], "own_kernel_share": 0.5, "stress": "passed"}}
-    found = codec.from_json(Evaluation, row)
-    assert found.kernels == (CompiledKernel("add", 40, spill_stores_bytes=8),)
-    assert (found.own_kernel_share, found.facts) == (0.5, EvaluationFacts(stress="passed"))

@@ -45,18 +45,13 @@ def unknown_rules(checkers: Mapping[str, Use], forbid: tuple[str, ...], registry
             yield Contradiction(("forbid",), "the recipe has no checker, so no rule can be reported", hint)
         return
     known: set[str] = set()
-    retired: dict[str, str] = {}
     for name, use in checkers.items():
         checker, mistake = made("checkers", ("checkers", name), use, registry)
         if mistake is not None:
             yield mistake
             return
         known |= {rule.id for rule in checker.rules}
-        retired |= getattr(use.options, "retired_rules", {})
     for rule in forbid:
-        if rule in retired and rule not in known:
-            message = f"the rule {rule!r} no longer exists: {retired[rule]}"
-            yield Contradiction(("forbid",), message, f"remove {rule!r} from forbid")
-        elif rule not in known:
+        if rule not in known:
             message = f"no checker of this recipe has a rule {rule!r}"
             yield Contradiction(("forbid",), message, suggestion(rule, known))

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from kernelrl_core.api.checkers import Candidate, Finding, Severity, SourceFacts
 from kernelrl_core.api.tasks import Task
 from kernelrl_plugin_checkers.config import EvaluationRulesConfig, SourceRulesConfig
-from kernelrl_plugin_checkers.rules import MEASURED, RETIRED, SOURCE
+from kernelrl_plugin_checkers.rules import SOURCE
 from kernelrl_plugin_checkers.source_rules import SourceRules
 from kernelrl_plugin_cuda.backend import CudaBackend
 from kernelrl_plugin_cuda.config import CudaConfig
@@ -219,15 +217,3 @@ def test_a_rule_can_be_skipped_and_its_severity_changed() -> None:
 def test_an_unknown_rule_is_refused_with_the_nearest() -> None:
     assert "did you mean 'library_compute'" in "".join(SourceRulesConfig(skip=("library_computes",)).problems())
     assert "did you mean 'library_operators'" in "".join(EvaluationRulesConfig(skip=("library_operator",)).problems())
-
-
-def test_a_retired_rule_is_refused_with_its_replacement() -> None:
-    (problem,) = SourceRulesConfig(severity={"unread_source": "note"}).problems()
-    assert problem == "the rule 'unread_source' no longer exists: replaced by hidden_source"
-    assert not RETIRED.keys() & {rule.id for rule in (*SOURCE, *MEASURED)}
-
-
-def test_the_former_rules_in_the_readme_are_those_of_the_code() -> None:
-    readme = (Path(__file__).parents[1] / "README.md").read_text()
-    table = readme.split("<!-- rules: retired -->\n")[1].split("\n<!-- end of rules -->")[0].splitlines()
-    assert table[2:] == [f"| `{rule}` | {replacement} |" for rule, replacement in RETIRED.items()]

@@ -64,14 +64,6 @@ def test_recipe_has_one_architecture_or_several(given_: object, meant: object) -
     assert loaded.recipe.backend.options == HipConfig(arch=meant)
 
 
-def test_saved_recipe_with_the_former_option_name_loads() -> None:
-    saved = {"use": "hip", "gpu_arch": ["gfx90a"], "mode": "compile", "flags": []}
-    loaded = recipe_from_mapping({**_REST, "backend": saved}, registry=registry(), name="r")
-    assert loaded.resolved["backend"] == {"use": "hip", "arch": ["gfx90a"], "mode": "compile", "flags": []}
-    with pytest.raises(RecipeError, match="both are given"):
-        recipe_from_mapping({**_REST, "backend": {**saved, "arch": "gfx90a"}}, registry=registry(), name="r")
-
-
 def test_a_recipe_with_a_malformed_architecture_is_refused() -> None:
     with pytest.raises(RecipeError, match="say, gfx90a"):
         recipe_from_mapping({**_REST, "backend": {"use": "hip", "arch": "mi300"}}, registry=registry(), name="r")

@@ -153,12 +153,3 @@ def test_a_level_without_a_task_is_refused(tmp_path: Path) -> None:
 def test_tasks_without_a_number_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no task has a level and a number"):
         export(tmp_path, make_turn(task=Task("own/relu", "relu", level=1)))
-
-
-def test_a_result_without_names_of_tasks_is_refused_with_the_fix(tmp_path: Path) -> None:
-    row = sample_row(timed(RELU, 2, 1))
-    del row["task_name"]
-    (tmp_path / "result.json").write_text(json.dumps({"rows": [row]}))
-    with pytest.raises(UsageError, match="former version") as refused:
-        write_kernelbench_files(Results(tmp_path / "result.json"), tmp_path)
-    assert "--kernels" in refused.value.fix

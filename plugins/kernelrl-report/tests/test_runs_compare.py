@@ -115,7 +115,7 @@ def test_results_without_a_common_task_are_refused(kernelrl: Call, tmp_path: Pat
     assert "fix: evaluate both on the same split" in refused
 
 
-def test_a_file_of_a_former_version_has_no_recipe(kernelrl: Call, tmp_path: Path) -> None:
+def test_without_a_recipe_in_a_file_none_are_compared(kernelrl: Call, tmp_path: Path) -> None:
     kernelrl("eval", "small.yaml", "--output", "a.json")
     document = json.loads((tmp_path / "a.json").read_text())
     del document["recipe"]

@@ -88,14 +88,6 @@ def test_the_seed_determines_the_adapters(adapted: Engine) -> None:
     assert all(torch.equal(first[name], adapted.base[name]) for name in first if name not in random)
 
 
-def test_checkpoint_without_adapters_of_the_output_layer_continues_without_them(adapted: Engine) -> None:
-    former = {name: tensor for name, tensor in adapted.base.items() if "lm_head" not in name}
-    assert len(former) < len(adapted.base)
-    changed = trained(adapted, weights=former)
-    assert changed
-    assert not any("lm_head" in name for name in changed)
-
-
 def test_part_that_a_model_does_not_have_is_refused() -> None:
     with pytest.raises(UsageError, match="train_mlp=False: this model has no parameters that are known as its mlp"):
         TrainedParts(mlp=False).frozen(["layers.0.mixer.weight", "norm_mlp.weight"])

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import ClassVar
+from collections.abc import Iterable, Iterator, Sequence
 
 import attrs
 
 from kernelrl_core.api.checkers import CheckerConfig, Rule, Severity
 from kernelrl_core.api.errors import suggestion
-from kernelrl_plugin_checkers.rules import MEASURED, RETIRED, SOURCE
+from kernelrl_plugin_checkers.rules import MEASURED, SOURCE
 
 __all__ = ["EvaluationRulesConfig", "KernelguardConfig", "SourceRulesConfig"]
 
@@ -19,8 +18,6 @@ _SEVERITIES = tuple(severity.value for severity in Severity)
 @attrs.frozen
 class SourceRulesConfig(CheckerConfig):
     """Options of `source_rules`."""
-
-    retired_rules: ClassVar[Mapping[str, str]] = RETIRED
 
     skip: tuple[str, ...] = ()
     """Rules that are not checked."""
@@ -39,8 +36,6 @@ class SourceRulesConfig(CheckerConfig):
 class EvaluationRulesConfig(CheckerConfig):
     """Options of `evaluation_rules`."""
 
-    retired_rules: ClassVar[Mapping[str, str]] = RETIRED
-
     skip: tuple[str, ...] = ()
     """Rules that are not checked: `library_operators`, `faster_than_memory`."""
 
@@ -52,9 +47,7 @@ class EvaluationRulesConfig(CheckerConfig):
 def _unknown(rules: Iterable[str], declared: Sequence[Rule]) -> Iterator[str]:
     known = [rule.id for rule in declared]
     for rule in rules:
-        if rule in RETIRED:
-            yield f"the rule {rule!r} no longer exists: {RETIRED[rule]}"
-        elif rule not in known:
+        if rule not in known:
             yield f"there is no rule {rule!r}; {suggestion(rule, known)}"
 
 

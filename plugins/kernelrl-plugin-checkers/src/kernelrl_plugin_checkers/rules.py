@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kernelrl_core.api.checkers import Rule, Severity
 
-__all__ = ["MEASURED", "RETIRED", "SOURCE", "of_source"]
+__all__ = ["MEASURED", "SOURCE", "of_source"]
 
 OWN_KERNELS = "Do the computation of the task in your own kernels, not in torch or other library operations."
 
@@ -135,34 +135,3 @@ MEASURED = (
 def of_source(id_: str) -> Rule:
     """A rule of `source_rules`."""
     return next(rule for rule in SOURCE if rule.id == id_)
-
-
-_BY_VALUES = "removed: outputs of every compared and timed call decide"
-_BY_ACCESS = "replaced by the note process_access"
-RETIRED = {
-    "library_glue": "replaced by the note library_compute; library_operators decides",
-    "compiled_answer": "replaced by the note library_compute; library_operators decides",
-    "final_reduction": "removed: library_operators decides by the amount of work",
-    "result_cache": _BY_VALUES,
-    "kept_state": _BY_VALUES,
-    "call_counter": _BY_VALUES,
-    "frozen_graph": _BY_VALUES,
-    "lazy_result": _BY_VALUES,
-    "side_stream": "removed: the judge's clock waits for all streams",
-    "cache_pinning": "removed: the inputs of a window exceed the L2 cache twice",
-    "fig_leaf": "removed: the probe no_op decides (decoy_kernels)",
-    "precision_switch": _BY_ACCESS,
-    "random_state": _BY_ACCESS,
-    "timing_patch": _BY_ACCESS,
-    "inspection": _BY_ACCESS,
-    "concurrency": _BY_ACCESS,
-    "dynamic_code": _BY_ACCESS,
-    "outside_access": _BY_ACCESS,
-    "python_in_kernel": "removed: Triton's front end compiles each kernel, also in the interpreter",
-    "unusual_python": "removed: unusual code is no evidence",
-    "unusual_cpp": "removed: unusual code is no evidence",
-    "library_kernels": "replaced by library_operators, which reads the kernels of a recording, too",
-    "unread_source": "replaced by hidden_source",
-    "programs_race": "removed: values that another program has stored are poisoned in Triton's interpreter",
-}
-"""Former rule -> its replacement, or the reason for its removal."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from typing import ClassVar, Literal
+from collections.abc import Iterable
+from typing import Literal
 
 import attrs
 
@@ -22,8 +22,6 @@ _ARCH = re.compile(r"gfx[0-9a-f]{3,4}(?::(?:xnack|sramecc)[+-])*|gfx\d+(?:-\d+)*
 @attrs.frozen
 class HipConfig(BackendConfig):
     """Execution and compilation of HIP kernels."""
-
-    renamed_options: ClassVar[Mapping[str, str]] = {"gpu_arch": "arch"}
 
     arch: str | tuple[str, ...] = "auto"
     """Architecture to compile for, such as `gfx90a`, `gfx942` or `gfx950`, or a list of them; `auto`: that of the

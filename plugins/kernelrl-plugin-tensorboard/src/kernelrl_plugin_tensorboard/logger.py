@@ -68,8 +68,7 @@ class TensorboardLogger(Logger):
 
     def _distributions(self) -> Iterator[Summary.Value]:
         for key, tag in DISTRIBUTIONS.items():
-            # Rows of former versions have no speedup.
-            values = [row[key] for row in self._credits if row.get(key) is not None]
+            values = [row[key] for row in self._credits if row[key] is not None]
             if values:
                 yield histogram(tag, values)
 

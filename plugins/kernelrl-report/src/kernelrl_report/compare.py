@@ -97,7 +97,7 @@ def _tasks_text(pair: Mapping[str, Any]) -> str:
 
 def _recipes_text(changes: Sequence[str] | None) -> str:
     if changes is None:
-        return "the recipes are not compared: a file of a former version has none"
+        return "the recipes are not compared: a file has none"
     return "the recipes differ in:" if changes else "the recipes are equal"
 
 

@@ -58,12 +58,6 @@ def write_kernelbench_files(results: Results, directory: Path, *, level: int | N
         OSError: the directory cannot be written.
     """
     rows = last_rows(results)
-    if any("task_name" not in row for row in rows):
-        raise UsageError(
-            f"{results.path}: a former version wrote it, without the names of tasks",
-            fix=f"kernelrl eval RECIPE --kernels {results.path} --output FILE, then export FILE",
-            see="export",
-        )
     episodes = _episodes(rows)
     placed = {
         episode: place

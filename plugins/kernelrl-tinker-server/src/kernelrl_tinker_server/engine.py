@@ -19,7 +19,7 @@ from kernelrl_core.api.policies import OptimizerSettings
 from kernelrl_plugin_torch.language_model import LanguageModel, PromptAndReply
 from kernelrl_plugin_torch.learner import Datum, Learner, Totals
 from kernelrl_plugin_torch.sampler import Request, Sampler, rows_agree
-from kernelrl_tinker_server.trained_parts import ALL_PARTS, TrainedParts, parameters_of
+from kernelrl_tinker_server.trained_parts import ALL_PARTS, TrainedParts
 
 __all__ = ["Engine", "Weights"]
 
@@ -82,26 +82,21 @@ class Engine:
         if weights is None:
             weights = self.base if seed is None else _with_new_adapters(self.base, seed)
         else:
-            weights, parts = self.completed(weights, parts)
+            weights = self.checked(weights)
         made = _Run(Learner(self.model, self._train_tokens, parts.frozen(self.trainable)), weights)
         if optimizer is not None:
             made.learner.load_state(optimizer)
         self._runs[run] = made
 
-    def completed(self, weights: Weights, parts: TrainedParts = ALL_PARTS) -> tuple[Weights, TrainedParts]:
-        """The weights of a checkpoint for the served model. Former versions had no adapters of the output layer: it
-        then has its initial ones, and is not trained.
+    def checked(self, weights: Weights) -> Weights:
+        """The weights of a checkpoint, if they are of the served model.
 
         Raises:
-            UsageError: the weights are of another model.
+            UsageError: they are of another one.
         """
-        absent = self.base.keys() - weights.keys()
-        if absent and absent <= parameters_of("unembed", absent) and all(".lora_" in name for name in absent):
-            weights = {name: weights.get(name, tensor) for name, tensor in self.base.items()}
-            parts = attrs.evolve(parts, unembed=False)
         if {k: v.shape for k, v in weights.items()} != {k: v.shape for k, v in self.base.items()}:
             raise UsageError("the checkpoint is of another model than the served one")
-        return weights, parts
+        return weights
 
     def forget(self, run: str) -> None:
         """End a run and free its memory."""

@@ -68,7 +68,7 @@ class SamplerBook:
             found = self._weights.pop(path, None)
             if found is None:
                 self._served.check(self._store.about(path)["model"], None)
-                found, _ = self._engine.completed(self._store.load(path, optimizer=False)[0])
+                found = self._engine.checked(self._store.load(path, optimizer=False)[0])
             self._weights[path] = found
             if len(self._weights) > _LOADED:
                 self._weights.popitem(last=False)
