@@ -22,6 +22,7 @@ from kernelrl_core.plugins.known_distributions import default_components, distri
 from kernelrl_core.plugins.load_errors import error_text, fix_of_component
 from kernelrl_core.plugins.loading import PluginInfo, load_plugins
 from kernelrl_core.plugins.output import SlowImports, output_to_stderr
+from kernelrl_core.plugins.use import Use
 
 if TYPE_CHECKING:
     from kernelrl_core.interfaces.advantages import AdvantageFunction
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from kernelrl_core.interfaces.retrievers import Retriever
     from kernelrl_core.interfaces.rewards import Reward
     from kernelrl_core.interfaces.tasks import TaskSource
-    from kernelrl_core.plugins.use import Use
 
 __all__ = ["PluginFailed", "PluginInfo", "Registry", "registry"]
 
@@ -97,6 +97,19 @@ class Registry:
         names = self.defaults(kind)
         bundled = [name for name in names if name.rpartition(":")[2] in default_components(kind)]
         return names[0] if len(names) == 1 else bundled[0] if len(bundled) == 1 else ""
+
+    def declared(self, kind: str) -> Use:
+        """The default of a kind, with the defaults of its options.
+
+        Raises:
+            LookupFailed: no plugin declares one, or several do.
+            MissingPrerequisite: its plugin is broken, disabled or not installed.
+        """
+        name = self.default(kind)
+        if not name:
+            declared = ", ".join(self.defaults(kind)) or "none"
+            raise LookupFailed(f"no {_singular(kind)} is the default of its kind; declared: {declared}", fix="name one")
+        return Use(name, self.config_class(kind, name)())
 
     def find(self, kind: str, name: str) -> Component:
         """The component named `name` or `plugin:name`.

@@ -55,7 +55,7 @@ def blocks() -> Mapping[str, Block]:
         named = typing.get_origin(hint) is dict
         inner = typing.get_args(hint)[1] if named else hint
         cls = next(c for c in (inner, *typing.get_args(inner)) if isinstance(c, type) and issubclass(c, Use))
-        found[field.name] = Block(_KINDS[field.name], cls, named, optional=isinstance(field.default, Use))
+        found[field.name] = Block(_KINDS[field.name], cls, named, optional="declared" in field.metadata)
     return found
 
 

@@ -16,8 +16,6 @@ import attrs
 
 from kernelrl_core.plugins.registry import registry
 from kernelrl_core.plugins.use import Use
-from kernelrl_core.recipe.blocks import blocks
-from kernelrl_core.recipe.schema.recipe import DECLARED
 from kernelrl_core.recipe.structure import field_types, plain, type_words
 
 __all__ = ["FieldDescription", "describe_fields", "field_docs", "yaml_text"]
@@ -113,9 +111,9 @@ def _limits(validator: Any) -> Iterator[str]:
 def _default_text(field: Any) -> str:
     if "default" in field.metadata:
         return str(field.metadata["default"])
+    if "declared" in field.metadata:
+        return f"{{use: {registry().default(field.metadata['declared'])}}}"
     default = field.default
-    if default == DECLARED:
-        return f"{{use: {registry().default(blocks()[field.name].kind)}}}"
     if default is attrs.NOTHING:
         return "required"
     if hasattr(default, "factory"):

@@ -66,10 +66,11 @@ def structure_recipe(merged: Merged, registry: Registry) -> Structured:
         before = len(walk.problems)
         value = merged.data.get(field.name)
         if value is None and not (field.name in merged.data and allows_none(hints[field.name])):
-            value = walk.default(field, ())
             block = blocks().get(field.name)
-            if value is not _INVALID and block is not None and isinstance(value, Use):
+            if block is not None and block.optional:
                 value = walk.block(block, {}, (field.name,))
+            else:
+                value = walk.default(field, ())
         else:
             value = walk.part(field.name, hints[field.name], value)
         if value is not _INVALID and len(walk.problems) == before:

@@ -20,7 +20,15 @@ def keys_without_effect(recipe: Recipe, merged: Merged, registry: Registry) -> I
         known = ", ".join(f"{name}: {{use: {name}}}" for name in registry.defaults("checkers"))
         message = "the recipe has no checker, so no rule applies and no source is searched for reward hacks"
         yield Problem(merged.origin(("checkers",)), "checkers", message, f"add checkers: {{{known}}}, or forbid: []")
-    plain = Recipe(recipe.tasks, recipe.backend, recipe.policy, recipe.rewards)
+    plain = Recipe(
+        recipe.tasks,
+        recipe.backend,
+        recipe.policy,
+        recipe.rewards,
+        evaluator=recipe.evaluator,
+        advantage=recipe.advantage,
+        feedback=recipe.feedback,
+    )
     for keys, is_idle, why in _RULES:
         if not is_idle(recipe):
             continue

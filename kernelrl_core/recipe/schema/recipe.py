@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import attrs
 
+from kernelrl_core.plugins.registry import registry
 from kernelrl_core.plugins.use import Use
 from kernelrl_core.recipe.schema.attempts import EpisodeSettings, HistorySettings, PromptSettings, SamplingOptions
 from kernelrl_core.recipe.schema.costs import CostSettings
@@ -14,10 +17,13 @@ from kernelrl_core.recipe.schema.uses import RetrieverUse, RewardUse
 from kernelrl_core.types import EvaluationSettings
 from kernelrl_core.types.numbers import NonNegativeInt
 
-__all__ = ["DECLARED", "Recipe"]
+__all__ = ["Recipe"]
 
-DECLARED = Use("")
-"""The component that a plugin declares as the default of its kind (`Component.default`)."""
+
+def _declared(kind: str) -> Any:
+    """A field whose default is the component that a plugin declares as the default of its kind
+    (`Component.default`)."""
+    return attrs.field(factory=lambda: registry().declared(kind), metadata={"declared": kind})
 
 
 @attrs.frozen
@@ -34,7 +40,7 @@ class Recipe:
     """Reward components, each under a name of your choice. The score of a turn is their weighted sum."""
     seed: NonNegativeInt = NonNegativeInt(0)
     """Seed of all random choices of the run, except the hidden inputs of the judge."""
-    evaluator: Use = DECLARED
+    evaluator: Use = _declared("evaluators")
     """Where candidates are evaluated."""
     evaluation: EvaluationSettings = EvaluationSettings()
     """How candidates are evaluated: precision, trials, limits, timing, probes."""
@@ -43,7 +49,7 @@ class Recipe:
     episode: EpisodeSettings = EpisodeSettings()
     history: HistorySettings = HistorySettings()
     returns: ReturnSettings = ReturnSettings()
-    advantage: Use = DECLARED
+    advantage: Use = _declared("advantages")
     """Advantage estimator."""
     checkers: dict[str, Use] = attrs.field(factory=dict)
     """Checkers for reward hacks, each under a name of your choice."""
@@ -53,7 +59,7 @@ class Recipe:
     checkers state by default; the saved recipe lists them."""
     verdicts: VerdictSettings = VerdictSettings()
     verify: VerifySettings = VerifySettings()
-    feedback: Use = DECLARED
+    feedback: Use = _declared("feedback")
     """Formatter of the feedback that the next prompt shows about a turn."""
     retriever: RetrieverUse | None = None
     """Source of examples similar to the task. Null: none."""

@@ -50,6 +50,7 @@ def make_recipe(**blocks: Any) -> Recipe:
         evaluator=Use("fake", EvaluatorConfig()),
         rewards={"correct": RewardUse("correctness")},
         advantage=Use("grpo"),
+        feedback=Use("fake"),
     )
     return attrs.evolve(plain, **blocks)
 
