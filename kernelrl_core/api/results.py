@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from kernelrl_core.heldout.kernelbench_names import KernelFile, task_place
 from kernelrl_core.heldout.paired import TaskValues, paired_differences, shared_tasks, task_values
 from kernelrl_core.heldout.results import Result, common_tasks, read_results
 from kernelrl_core.heldout.scoreboard import pass_at_k
@@ -15,7 +14,6 @@ from kernelrl_core.training.continuation import differences, run_recipe
 
 __all__ = [
     "Choice",
-    "KernelFile",
     "Purpose",
     "Result",
     "Results",
@@ -34,7 +32,6 @@ __all__ = [
     "run_recipe",
     "select_best",
     "shared_tasks",
-    "task_place",
     "task_values",
     "write_conversations",
 ]

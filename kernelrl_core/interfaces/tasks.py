@@ -53,3 +53,15 @@ class TaskSource(ABC):
     def demonstrations(self, task: Task) -> Sequence[Demonstration]:
         """Correct and flawed kernels for a task of the training split, for the warm start; empty for other tasks."""
         return ()
+
+    def task_of_file(self, name: str) -> tuple[str, int] | None:
+        """Id of the task and index of the sample of a kernel file, for `kernelrl eval --kernels` on files of another
+        tool. None: the tool does not name files so; the file is then that of a task with its name.
+
+        Args:
+            name: name of the file, such as `level_1_problem_19_sample_0_kernel.py`.
+
+        Raises:
+            LookupFailed: the tool names files so, but the collection has no such task.
+        """
+        return None

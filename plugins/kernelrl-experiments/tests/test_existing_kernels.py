@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kernelrl_core.errors import UsageError
+from kernelrl_core.errors import LookupFailed, UsageError
 from kernelrl_core.runs.rows import sample_row
 from kernelrl_core.types import Extraction, Outcome, SampleId, Task
 from kernelrl_experiments.existing_kernels import ExistingKernels, read_existing
@@ -23,8 +23,20 @@ TASKS = [
 ]
 
 
+class NumberedTasks(FakeTasks):
+    """Knows files of a tool by number and sample, such as `19-2.py`."""
+
+    def task_of_file(self, name: str) -> tuple[str, int] | None:
+        number, separator, sample = name.removesuffix(".py").partition("-")
+        if not separator:
+            return None
+        if number not in ("3", "19"):
+            raise LookupFailed(f"there is no task {number}")
+        return f"bench/1/{number}", int(sample)
+
+
 def read(path: Path, split: str | None = None) -> ExistingKernels:
-    return read_existing(str(path), FakeTasks(TASKS), split)
+    return read_existing(str(path), NumberedTasks(TASKS), split)
 
 
 def folder(path: Path, *names: str) -> Path:
@@ -43,9 +55,9 @@ def result(path: Path, rows: list[dict[str, Any]]) -> Path:
     return path
 
 
-def test_files_of_kernelbench_are_matched_by_level_and_number(tmp_path: Path) -> None:
-    names = ("level_1_problem_19_sample_0_kernel.py", "level_1_problem_19_sample_2_kernel.py")
-    found = read(folder(tmp_path, *names, "level_2_problem_3_sample_0_kernel.py", "eval_results.json"))
+def test_files_of_another_tool_belong_to_the_task_that_the_source_names(tmp_path: Path) -> None:
+    names = ("19-0.py", "19-2.py")
+    found = read(folder(tmp_path, *names, "3_Conv.py", "results.json"))
     assert placed(found) == [("bench/1/19", 0, 0), ("bench/1/19", 2, 0), ("bench/2/3", 0, 0)]
     assert [kernel.text for kernel in found.kernels][:2] == [f"# {name}\n" for name in names]
     assert (found.splits, found.samples) == ("train, held_out", 2)
@@ -61,7 +73,7 @@ def test_other_files_are_matched_by_id_last_part_or_name(tmp_path: Path, name: s
     ("names", "message"),
     [
         (("softmx.py",), "fits no task; did you mean 'softmax'?"),
-        (("level_3_problem_1_sample_0_kernel.py",), "no task 1 of level 3; it has levels 1, 2"),
+        (("4-0.py", "5-0.py"), "4-0.py fits no task, as do 1 others; there is no task 4"),
         (("a.py", "b.py"), "fits no task, as do 1 others"),
         (("3.py",), "fits 2 tasks: bench/1/3, bench/2/3"),
         (("softmax.py", "own/softmax.py"), "are both for task own/softmax"),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kernelrl_core.api.errors import UsageError
+from kernelrl_core.api.errors import LookupFailed, UsageError
 from kernelrl_plugin_kernelbench.config import DirectoryConfig, FractionHoldout, NamedHoldout
 from kernelrl_plugin_kernelbench.directory import DirectoryTasks
 
@@ -94,3 +94,19 @@ def test_an_invalid_glob_is_refused(folder: Path, glob: str) -> None:
 def test_a_missing_directory_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no such directory"):
         DirectoryTasks(DirectoryConfig(tmp_path / "nowhere")).splits()
+
+
+def test_kernel_files_of_kernelbench_belong_to_the_task_of_their_level_and_number(folder: Path, task_source) -> None:
+    for name in ("level1/19_ReLU", "level_2/3_Conv"):
+        (folder / f"{name}.py").write_text(task_source(len(name)))
+    source = DirectoryTasks(DirectoryConfig(folder, holdout=NamedHoldout(("level_2/*",))))
+    assert source.task_of_file("level_1_problem_19_sample_2_kernel.py") == ("directory/level1/19_ReLU", 2)
+    assert source.task_of_file("level_2_problem_3_sample_0_kernel.py") == ("directory/level_2/3_Conv", 0)
+    assert source.task_of_file("19_ReLU.py") is None
+    with pytest.raises(LookupFailed, match="no task 1 of level 3; it has levels 1, 2"):
+        source.task_of_file("level_3_problem_1_sample_0_kernel.py")
+
+
+def test_tasks_without_numbers_have_no_kernel_files_of_kernelbench(folder: Path) -> None:
+    with pytest.raises(LookupFailed, match="its tasks are not numbered"):
+        DirectoryTasks(DirectoryConfig(folder)).task_of_file("level_1_problem_19_sample_2_kernel.py")

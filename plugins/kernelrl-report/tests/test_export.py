@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from kernelrl_command_server import CommandServer
+
+from kernelrl_core.api.errors import MissingPrerequisite
+from kernelrl_report.export_command import command
 
 FAKES = Path(__file__).parents[3] / "tests/fakes"
 RECIPE = """
@@ -56,15 +60,34 @@ def test_exported_kernels_are_correct_again(trained: Run, tmp_path: Path) -> Non
     assert (again["num_samples"], again["correct_rate"]) == (shown["kernels"], 1.0)
 
 
-def test_a_held_out_evaluation_becomes_files_of_kernelbench_that_eval_reads(trained: Run, tmp_path: Path) -> None:
-    assert trained("eval", "a", "--output", "result.json").returncode == 0
-    done = trained("export", "result.json", "--as", "kernelbench", "--output", "theirs")
-    assert done.stdout == "theirs: level 1, tasks 4, samples 8\n"
+def test_a_held_out_evaluation_becomes_files_of_kernelbench_that_eval_reads(kernelrl: Run, tmp_path: Path) -> None:
+    for place in ("level1/1_A", "level1/2_B", "level2/1_C"):
+        path = tmp_path / "tasks" / f"{place}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(
+            f"class Model: pass\ndef get_inputs(): return []\ndef get_init_inputs(): return []\n# {place}\n"
+        )
+    (tmp_path / "numbered.yaml").write_text(
+        "extends: small.yaml\ntasks: {use: directory, path: ./tasks, holdout: {names: ['level1/*']}}\n"
+    )
+    assert kernelrl("eval", "numbered.yaml", "--output", "result.json").returncode == 0
+    done = kernelrl("export", "result.json", "--as", "kernelbench", "--output", "theirs")
+    assert done.stdout == "theirs: level 1, tasks 2, samples 4\n"
     files = {path.name for path in (tmp_path / "theirs").iterdir()}
     assert {"eval_results.json", "pass_at_k_results.json", "baseline.json"} < files
-    again = trained("eval", "small.yaml", "--kernels", "theirs", "--split", "held_out", "--json")
+    again = kernelrl("eval", "numbered.yaml", "--kernels", "theirs", "--split", "held_out", "--json")
     first = json.loads((tmp_path / "result.json").read_text())
     assert json.loads(again.stdout)["num_correct"] == first["num_correct"]
+
+
+def test_without_the_plugin_of_kernelbench_the_error_names_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "result.json").write_text('{"rows": []}')
+    monkeypatch.setitem(sys.modules, "kernelrl_plugin_kernelbench", None)
+    arguments = [str(tmp_path / "result.json"), "--as", "kernelbench", "--output", str(tmp_path / "out")]
+    with pytest.raises(MissingPrerequisite, match="needs kernelrl-plugin-kernelbench") as raised:
+        command.main(arguments, standalone_mode=False)
+    assert raised.value.fix == "pip install kernelrl-plugin-kernelbench"
+    assert not (tmp_path / "out").exists()
 
 
 def test_weights_are_those_of_the_checkpoint(trained: Run, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@
 |---|---|
 | a file of `kernelrl eval --output` | every turn |
 | a run directory | every turn of its last held-out evaluation |
-| a directory of KernelBench's `runs` | `level_L_problem_P_sample_S_kernel.py` |
+| a directory of another tool | the files that the task source knows by name: `TaskSource.task_of_file` |
 | another folder | `TASK.py`; TASK is the id of a task as a path, the last part of its id, or its name |
 """
 
@@ -20,8 +20,8 @@ import attrs
 from kernelrl_core.environment.environment import Environment
 from kernelrl_core.environment.scoring import lost_turn
 from kernelrl_core.errors import InfrastructureError, LookupFailed, StorageError, UsageError, nearest, suggestion
-from kernelrl_core.heldout.kernelbench_names import parse_kernel_file, task_place
 from kernelrl_core.interfaces.tasks import TaskSource
+from kernelrl_core.plugins.boundary import plugin_boundary
 from kernelrl_core.prompts.extraction import extract_file
 from kernelrl_core.rollout.episode import Recorder, is_verified
 from kernelrl_core.runs.directory import list_runs
@@ -109,7 +109,7 @@ def read_existing(name: str, source: TaskSource, split: str | None) -> ExistingK
         hint = f"; did you mean run {close!r}?" if close else ""
         raise UsageError(f"--kernels {name}: no such directory, file or run{hint}")
     if path.is_dir() and not (path / "recipe.yaml").is_file():
-        found = list(_of_folder(path, tasks))
+        found = list(_of_folder(path, source, tasks))
     else:
         found = list(_of_rows(name, tasks, notes))
     chosen = [task for tasks in by_split.values() for task in tasks]
@@ -145,24 +145,28 @@ def _arranged(
 # --- sources of kernels -------------------------------------------------------------------------------------------
 
 
-def _of_folder(folder: Path, tasks: Sequence[Task]) -> Iterator[_Found]:
+def _of_folder(folder: Path, source: TaskSource, tasks: Sequence[Task]) -> Iterator[_Found]:
     files = sorted(path for path in folder.rglob("*.py") if path.is_file() and path.name[0] not in "._")
     if not files:
         raise UsageError(f"--kernels {folder}: the directory has no file *.py")
-    places = {place: task for task in tasks if (place := task_place(task.id, task.level)) is not None}
+    by_id = {task.id: task for task in tasks}
     names = _names(tasks)
-    strangers: list[str] = []
+    strangers: dict[Path, str] = {}
     taken: dict[tuple[str, int], Path] = {}
     for path in files:
-        kernel = parse_kernel_file(path.name)
-        if kernel is not None:
-            task = places.get((kernel.level, kernel.number))
-            fitting = [task] if task is not None else []
+        try:
+            named = _named_by_tool(source, path.name, by_id)
+        except LookupFailed as error:
+            strangers[path] = error.message
+            continue
+        if named is not None:
+            task, sample = named
+            fitting: Sequence[Task] = [task]
         else:
             inside = path.relative_to(folder).with_suffix("").as_posix()
-            fitting = names.get(inside) or names.get(path.stem) or []
+            fitting, sample = names.get(inside) or names.get(path.stem) or [], 0
         if not fitting:
-            strangers.append(str(path))
+            strangers[path] = suggestion(path.stem, names)
             continue
         if len(fitting) > 1:
             raise UsageError(
@@ -170,14 +174,33 @@ def _of_folder(folder: Path, tasks: Sequence[Task]) -> Iterator[_Found]:
                 fix=f"name it by the id of its task: {folder / fitting[0].id}.py",
                 see="kernel-files",
             )
-        of = (fitting[0].id, kernel.sample if kernel is not None else 0)
+        of = (fitting[0].id, sample)
         if (other := taken.setdefault(of, path)) != path:
             raise UsageError(
                 f"{path} and {other} are both for task {of[0]}", fix="remove one of them", see="kernel-files"
             )
         yield _Found(fitting[0], of[1], 0, read_kernel(str(path)))
     if strangers:
-        _refuse_strangers(folder, strangers, names, places)
+        first, why = next(iter(strangers.items()))
+        more = f", as do {len(strangers) - 1} others" if len(strangers) > 1 else ""
+        raise LookupFailed(
+            f"{first} fits no task{more}; {why}",
+            fix="choose a recipe with that task, or rename the file to TASK.py (kernelrl tasks list)",
+            see="kernel-files",
+        )
+
+
+def _named_by_tool(source: TaskSource, name: str, by_id: Mapping[str, Task]) -> tuple[Task, int] | None:
+    """Task and sample of a file that another tool named.
+
+    Raises:
+        LookupFailed: there is no such task.
+        KernelRLError: the task source failed.
+    """
+    label = f"task source {type(source).__module__}:{type(source).__qualname__}"
+    with plugin_boundary(label, f"reading the name {name!r}"):
+        found = source.task_of_file(name)
+        return (by_id[found[0]], int(found[1])) if found is not None else None
 
 
 def _names(tasks: Sequence[Task]) -> dict[str, list[Task]]:
@@ -188,24 +211,6 @@ def _names(tasks: Sequence[Task]) -> dict[str, list[Task]]:
             if name:
                 found[name].append(task)
     return found
-
-
-def _refuse_strangers(
-    folder: Path, files: Sequence[str], names: Mapping[str, Sequence[Task]], places: Mapping[tuple[int, int], Task]
-) -> None:
-    first = Path(files[0])
-    if kernel := parse_kernel_file(first.name):
-        levels = sorted({level for level, _ in places})
-        has = f"it has levels {', '.join(map(str, levels))}" if levels else "its tasks are not numbered"
-        hint = f"the recipe has no task {kernel.number} of level {kernel.level}; {has}"
-    else:
-        hint = suggestion(first.stem, names)
-    more = f", as do {len(files) - 1} others" if len(files) > 1 else ""
-    raise LookupFailed(
-        f"{first} fits no task{more}; {hint}",
-        fix="choose a recipe with that task, or rename the file to TASK.py (kernelrl tasks list)",
-        see="kernel-files",
-    )
 
 
 def _of_rows(name: str, tasks: Sequence[Task], notes: list[str]) -> Iterator[_Found]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -9,8 +10,9 @@ from typing import Any
 
 import attrs
 
-from kernelrl_core.api.errors import UsageError, suggestion
+from kernelrl_core.api.errors import LookupFailed, UsageError, suggestion
 from kernelrl_core.api.tasks import Task, TaskSource, annotate, parse_task_source, read_audits
+from kernelrl_plugin_kernelbench.kernel_names import parse_kernel_file, task_place
 
 __all__ = ["HELD_OUT", "TRAIN", "Collection", "Found", "collect", "refuse"]
 
@@ -71,6 +73,24 @@ class LazyCollection(TaskSource):
     def tasks(self, split: str) -> Sequence[Task]:
         """The tasks of a split; for errors see `TaskSource.tasks`."""
         return self._read_once.tasks(split)
+
+    def task_of_file(self, name: str) -> tuple[str, int] | None:
+        """Task and sample of a kernel file of KernelBench."""
+        kernel = parse_kernel_file(name)
+        if kernel is None:
+            return None
+        ids = self._ids_by_place
+        if (id_ := ids.get((kernel.level, kernel.number))) is not None:
+            return id_, kernel.sample
+        levels = sorted({level for level, _ in ids})
+        has = f"it has levels {', '.join(map(str, levels))}" if levels else "its tasks are not numbered"
+        raise LookupFailed(f"the recipe has no task {kernel.number} of level {kernel.level}; {has}")
+
+    @functools.cached_property
+    def _ids_by_place(self) -> Mapping[tuple[int, int], str]:
+        """Level and number of a task -> its id."""
+        tasks = [task for split in self.splits() for task in self.tasks(split)]
+        return {place: task.id for task in tasks if (place := task_place(task.id, task.level)) is not None}
 
     def manifest(self) -> Mapping[str, Any]:
         """Origin, hold-out, and the content hashes of all tasks by split."""

@@ -108,7 +108,16 @@ def _kernels(results: Results, directory: Path, suspects: bool) -> tuple[dict[st
 
 
 def _kernelbench(results: Results, directory: Path, level: int | None) -> tuple[dict[str, Any], list[str]]:
-    from kernelrl_report.kernelbench_files import write_kernelbench_files
+    import importlib.util
+
+    from kernelrl_core.api.errors import MissingPrerequisite
+
+    if importlib.util.find_spec("kernelrl_plugin_kernelbench") is None:
+        distribution = "kernelrl-plugin-kernelbench"
+        raise MissingPrerequisite(
+            f"--as kernelbench needs {distribution}, which is not installed", fix=f"pip install {distribution}"
+        )
+    from kernelrl_plugin_kernelbench.evaluation_files import write_kernelbench_files
 
     found = write_kernelbench_files(results, directory, level=level)
     return {"level": found.level, "tasks": found.tasks, "samples": found.samples}, list(found.notes)

@@ -7,7 +7,6 @@ from kernelrl_core.algorithms.loss_shaping import shape_samples, split_evenly
 from kernelrl_core.cli import main as main_module
 from kernelrl_core.cli.main import main
 from kernelrl_core.environment.evaluation_service import EvaluationService
-from kernelrl_core.heldout.kernelbench_names import parse_kernel_file
 from kernelrl_core.interfaces import requirements
 from kernelrl_core.monitoring.costs import CostMeter
 from kernelrl_core.monitoring.progress import Progress
@@ -42,7 +41,6 @@ __all__ = [
     "main",
     "main_module",
     "parse",
-    "parse_kernel_file",
     "requirements",
     "sample_row",
     "serialization",

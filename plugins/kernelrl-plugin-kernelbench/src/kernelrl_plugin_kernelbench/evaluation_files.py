@@ -26,7 +26,8 @@ import attrs
 
 from kernelrl_core.api.errors import UsageError
 from kernelrl_core.api.evaluators import BuildStatus, Outcome
-from kernelrl_core.api.results import KernelFile, Results, last_rows, pass_at_k, task_place
+from kernelrl_core.api.results import Results, last_rows, pass_at_k
+from kernelrl_plugin_kernelbench.kernel_names import KernelFile, task_place
 
 __all__ = ["Written", "write_kernelbench_files"]
 

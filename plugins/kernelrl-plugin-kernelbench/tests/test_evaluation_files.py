@@ -13,11 +13,12 @@ from kernelrl_core.api.checkers import Verdict
 from kernelrl_core.api.episodes import SampleId
 from kernelrl_core.api.errors import UsageError
 from kernelrl_core.api.evaluators import BuildStatus
-from kernelrl_core.api.results import KernelFile, Results, task_place
+from kernelrl_core.api.results import Results
 from kernelrl_core.api.rewards import Turn
 from kernelrl_core.api.tasks import Outcome, Task
-from kernelrl_report.kernelbench_files import Written, write_kernelbench_files
-from kernelrl_testing.core import parse_kernel_file, sample_row
+from kernelrl_plugin_kernelbench.evaluation_files import Written, write_kernelbench_files
+from kernelrl_plugin_kernelbench.kernel_names import KernelFile, parse_kernel_file, task_place
+from kernelrl_testing.core import sample_row
 from kernelrl_testing.values import make_evaluation, make_runtime, make_turn
 
 RELU = Task("kernelbench/1/19", "relu", level=1, name="19_ReLU")
