@@ -1,8 +1,8 @@
 """Configuration of the documentation site: Sphinx, MyST, Furo. `make docs` builds it.
 
 The sources are the Markdown files that a code host shows, so links are relative paths of the repository.
-`docs/index.md` is the table of contents: a heading is a group of the sidebar, a list item a page, an indented list item
-a page below that page. Sphinx fails for a page that the index does not list.
+`docs/index.md` and `docs/more.md` are the table of contents: a heading is a group of the sidebar, a list item a page.
+Sphinx fails for a page that neither lists.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 INDEX = "docs/index"
+MORE = "docs/more"
 
 project = "kernelrl"
 release = re.findall(r'__version__ = "(.+)"', (ROOT / "kernelrl_core/version.py").read_text(encoding="utf-8"))[0]
@@ -60,30 +61,32 @@ Group = tuple[str, list[tuple[str, str]]]
 """Caption, and title and name of its pages."""
 
 
-def groups_below(index: str) -> dict[str, list[Group]]:
-    """Page -> the groups directly below it, from the list items of the index."""
-    found: dict[str, list[Group]] = {INDEX: []}
-    above = INDEX
-    for line in index.splitlines():
+def groups(text: str) -> list[Group]:
+    """The groups of a page with lists of pages."""
+    found: list[Group] = []
+    for line in text.splitlines():
         if line.startswith("## "):
-            found[INDEX].append((line[3:], []))
-        elif item := re.match(r"( *)- \[([^]]+)\]\(([^)#]+)\.md\)", line):
-            page = normpath(join("docs", item[3]))
-            if not item[1]:
-                above = page
-            groups = found.setdefault(above, [("", [])]) if item[1] else found[INDEX]
-            groups[-1][1].append((item[2].replace("`", ""), page))
+            found.append((line[3:], []))
+        elif item := re.match(r"- \[([^]]+)\]\(([^)#]+)\.md\)", line):
+            found[-1][1].append((item[1].replace("`", ""), normpath(join("docs", item[2]))))
     return found
 
 
+def table_of_contents() -> list[Group]:
+    """All groups of the sidebar."""
+    texts = [(ROOT / f"{page}.md").read_text(encoding="utf-8") for page in (INDEX, MORE)]
+    return [group for text in texts for group in groups(text)]
+
+
 def add_toctrees(app: Any, page: str, source: list[str]) -> None:
-    """Append the hidden tables of contents of a page to its text."""
-    index = ROOT / f"{INDEX}.md"
-    for caption, pages in groups_below(index.read_text(encoding="utf-8")).get(page, []):
-        app.env.note_dependency(str(index))
-        options = [":hidden:", *([f":caption: {caption}"] if caption else [])]
-        entries = [f"{title} </{name}>" for title, name in pages]
-        source[0] += "\n\n" + "\n".join(["```{toctree}", *options, "", *entries, "```"]) + "\n"
+    """Append the hidden table of contents to the text of the first page."""
+    if page == INDEX:
+        app.env.note_dependency(str(ROOT / f"{MORE}.md"))
+        for caption, pages in table_of_contents():
+            entries = [f"{title} </{name}>" for title, name in pages]
+            source[0] += (
+                "\n\n" + "\n".join(["```{toctree}", ":hidden:", f":caption: {caption}", "", *entries, "```"]) + "\n"
+            )
 
 
 EXCERPTS = """// From file:// a browser fetches no page: the excerpts of search results come from this file.

@@ -10,20 +10,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from docpages import commands, components, findings, kinds, performance, python, recipe_keys
+from docpages import commands, components, findings, kinds, performance, python, recipe_keys, tensorboard
 from docpages.markdown import DOCS
 
 from kernelrl_core.plugins.kinds import KINDS_BY_NAME
 
-GUIDE = DOCS / "plugins.md"
-"""Hand-written, with generated sections between `<!-- generated: NAME -->` and `<!-- end -->`."""
-
 
 def generated() -> Mapping[Path, str]:
-    """Path -> text of every generated page, and of the guide."""
-    guide = kinds.guide(GUIDE.read_text(encoding="utf-8"))
+    """Path -> text of every generated page."""
     plugins = {
         **{kind: kinds.kind_page(kind) for kind in KINDS_BY_NAME},
+        "declaring": kinds.declaring_page(),
         "values": kinds.values_page(),
         "testing": kinds.testing_page(),
     }
@@ -32,10 +29,10 @@ def generated() -> Mapping[Path, str]:
         "recipe_keys": recipe_keys.recipe_keys_page(),
         "components": components.components_page(),
         "performance": performance.performance_page(),
-        "python": python.python_page({**plugins, "guide": guide}),
+        "tensorboard": tensorboard.tensorboard_page(),
+        "python": python.python_page(plugins),
     }
     return {
-        GUIDE: guide,
         DOCS / "findings.md": findings.findings_page(),
         **{DOCS / f"plugins/{name}.md": text for name, text in plugins.items()},
         **{DOCS / f"reference/{name}.md": text for name, text in reference.items()},

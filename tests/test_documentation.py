@@ -74,8 +74,7 @@ def test_every_link_has_a_target(page: Path) -> None:
 
 
 def listed_pages() -> list[str]:
-    groups = configuration().groups_below((ROOT / "docs/index.md").read_text(encoding="utf-8"))
-    return [page for inner in groups.values() for _, pages in inner for _, page in pages]
+    return [page for _, pages in configuration().table_of_contents() for _, page in pages]
 
 
 def test_every_page_is_once_in_the_table_of_contents() -> None:
@@ -83,16 +82,26 @@ def test_every_page_is_once_in_the_table_of_contents() -> None:
     # The page of a code host, and the table itself.
     others = {"README", configuration().INDEX}
     pages = {str(page.relative_to(ROOT).with_suffix("")) for page in PAGES} - others
-    assert sorted(pages - set(listed)) == [], "add a line to docs/index.md"
+    assert sorted(pages - set(listed)) == [], "add a line to docs/more.md"
     assert [page for page, times in listed.items() if times > 1] == []
 
 
-def test_the_table_of_contents_has_groups_pages_and_pages_below_pages() -> None:
-    text = "# T\n\n## A\n\n- [b](b.md): text\n  - [c](d/c.md)\n- [r](../R.md)\n\n## B\n"
-    assert configuration().groups_below(text) == {
-        "docs/index": [("A", [("b", "docs/b"), ("r", "R")]), ("B", [])],
-        "docs/b": [("", [("c", "docs/d/c")])],
+def test_the_table_of_contents_has_groups_of_pages() -> None:
+    text = "# T\n\n## A\n\n- [b](b.md): text\n- [c](d/c.md)\n- [r](../R.md)\n\n## B\n"
+    assert configuration().groups(text) == [("A", [("b", "docs/b"), ("c", "docs/d/c"), ("r", "R")]), ("B", [])]
+
+
+def test_a_door_has_ten_links_at_most_and_every_page_is_two_clicks_away() -> None:
+    doors = configuration().groups((ROOT / "docs/index.md").read_text(encoding="utf-8"))
+    assert [caption for caption, pages in doors if len(pages) > 10] == []
+    first = {page for _, pages in doors for _, page in pages}
+    linked = {
+        str((ROOT / page).parent.joinpath(link.partition("#")[0]).resolve().relative_to(ROOT).with_suffix(""))
+        for page in first
+        for link in links(ROOT / f"{page}.md")
+        if not re.match("https?://", link)
     }
+    assert set(listed_pages()) - first - linked == set()
 
 
 @pytest.fixture(scope="module")

@@ -129,11 +129,6 @@ def test_every_hook_is_documented() -> None:
     assert [kind for kind in KINDS if f"`kernelrl_{kind}`" not in page] == []
 
 
-def test_the_readme_lists_every_distribution() -> None:
-    readme = (ROOT / "README.md").read_text()
-    assert [folder.name for folder in DISTRIBUTIONS if folder.name not in readme] == []
-
-
 @pytest.mark.skipif(shutil.which("git") is None, reason="git lists the files")
 def test_the_repository_names_no_machine_path() -> None:
     done = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)

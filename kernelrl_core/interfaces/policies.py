@@ -2,7 +2,7 @@
 
 The core composes prompts and computes advantages. A policy renders prompts to tokens, samples, learns and saves its
 state. `start` does the heavy imports; no method may block the event loop. A policy that computes on a GPU holds a
-shared `DeviceLease` while it works (docs/plugins.md, "Sharing a GPU with timing").
+shared `DeviceLease` while it works (docs/plugin_rules.md, "Sharing a GPU with timing").
 
 A `TrainablePolicy` has `update`, `save` and `load`, and further methods by its capabilities:
 

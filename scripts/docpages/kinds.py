@@ -1,10 +1,9 @@
-"""The pages of `docs/plugins`: each kind of plugin, values, test kit; and the generated sections of the guide."""
+"""The pages of `docs/plugins`: each kind of plugin, declarations, values, test kit."""
 
 from __future__ import annotations
 
 import importlib
 import inspect
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -27,36 +26,13 @@ from kernelrl_core.interfaces.component import Component
 from kernelrl_core.interfaces.config import ComponentConfig, MachineFact
 from kernelrl_core.interfaces.requirements import Requires
 from kernelrl_core.plugins.kinds import KINDS_BY_NAME
-from kernelrl_core.types import (
-    Candidate,
-    Evaluation,
-    Finding,
-    Outcome,
-    Rule,
-    Severity,
-    Turn,
-    Verdict,
-)
 from kernelrl_testing.contracts import CONTRACTS, ComponentContract
 from kernelrl_testing.new_package import read_sample
 
 KINDS = tuple(kind for kind in KINDS_BY_NAME if kind != "commands")
 """Kinds whose values and options are documented."""
-IN_GUIDE = (
-    Component,
-    Requires,
-    ComponentConfig,
-    MachineFact,
-    Turn,
-    Candidate,
-    Evaluation,
-    Finding,
-    Rule,
-    Outcome,
-    Severity,
-    Verdict,
-)
-"""Classes whose tables are in docs/plugins.md and not in docs/plugins/values.md."""
+DECLARATIONS = (Component, Requires, ComponentConfig, MachineFact)
+"""Classes with which a plugin declares its components."""
 
 
 def kind_page(kind: str) -> str:
@@ -80,12 +56,7 @@ def kind_page(kind: str) -> str:
     ]
     if options:
         link = f"[`{known.api}`](../reference/python.md#{known.api.replace('.', '')})"
-        parts.append(
-            wrapped(
-                f"Import from {link}. For fields of values that are not on this page see [values](values.md) and the "
-                "[guide](../plugins.md#turn)."
-            )
-        )
+        parts.append(wrapped(f"Import from {link}. Fields of values that are not on this page: [values](values.md)."))
     command = f"kernelrl plugins new {kind} {sample.name.replace('_', '-')}"
     parts += [
         "## Sample plugin",
@@ -114,13 +85,13 @@ def kind_page(kind: str) -> str:
         parts += list(methods(cls))
         if cls is options:
             parts.append(
-                "Every options class also has the methods of [`ComponentConfig`](../plugins.md#componentconfig)."
+                "Every options class also has the methods of [`ComponentConfig`](declaring.md#componentconfig)."
             )
     return "\n\n".join(parts) + "\n"
 
 
 def values() -> dict[str, type[Any]]:
-    """Name -> class of the values that the API exports, except those of the guide."""
+    """Name -> class of the values that the API exports."""
     return {name: cls for name, (cls, _) in _exported_values().items()}
 
 
@@ -131,7 +102,7 @@ def _exported_values() -> dict[str, tuple[type[Any], str]]:
         public = importlib.import_module(KINDS_BY_NAME[kind].api)
         for name in public.__all__:
             value = getattr(public, name)
-            if inspect.isclass(value) and value.__module__.startswith("kernelrl_core.types.") and value not in IN_GUIDE:
+            if inspect.isclass(value) and value.__module__.startswith("kernelrl_core.types."):
                 seen.setdefault(name, (value, public.__name__))
     return seen
 
@@ -142,9 +113,8 @@ def values_page() -> str:
         "# Values",
         note("kernelrl_core.types"),
         wrapped(
-            "Fields of the values that plugins get and return. `Turn`, `Candidate`, `Evaluation`, `Finding`, `Rule` "
-            "and their enumerations are in the [guide](../plugins.md#turn). All classes are frozen. `type = value` is "
-            "the type of a field and its default."
+            "Fields of the values that plugins get and return. All classes are frozen. `type = value` is the type of a "
+            "field and its default."
         ),
     ]
     for name, (cls, module) in sorted(_exported_values().items()):
@@ -153,15 +123,20 @@ def values_page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def guide(text: str) -> str:
-    """The text of the guide with its generated sections renewed."""
-
-    def renewed(match: re.Match[str]) -> str:
-        (cls,) = (cls for cls in IN_GUIDE if cls.__name__ == match[1])
-        content = "\n\n".join(class_entry(cls, "###")).replace("(../plugins/", "(plugins/").replace("(../", "(")
-        return f"<!-- generated: {match[1]} -->\n\n{content}\n\n<!-- end -->"
-
-    return re.sub(r"<!-- generated: (\w+) -->\n.*?<!-- end -->", renewed, text, flags=re.DOTALL)
+def declaring_page() -> str:
+    """The page of the classes with which a plugin declares its components and their options."""
+    parts = [
+        "# Declaring components",
+        note("kernelrl_core.interfaces"),
+        wrapped(
+            "A hook returns a list of `Component`. Options are the fields of a class that derives from "
+            "`ComponentConfig` ([rules](../plugin_rules.md#options)). `type = value` is the type of a field and its "
+            "default."
+        ),
+    ]
+    for cls in DECLARATIONS:
+        parts += class_entry(cls, "##")
+    return "\n\n".join(parts) + "\n"
 
 
 def kit_modules() -> Iterator[Any]:
@@ -176,8 +151,9 @@ def testing_page() -> str:
         "# Test kit",
         note("kernelrl_testing"),
         wrapped(
-            "The [guide](../plugins.md#test-kit) introduces the test kit. The page of a kind documents its contract "
-            "class."
+            "Builders, fakes and contract tests for the tests of a plugin: `pip install 'kernelrl[testing]'`. The page "
+            "of a kind documents its contract class; `kernelrl plugins check` runs the contracts without pytest "
+            "([check a plugin](../plugins.md#check-a-plugin))."
         ),
     ]
     elsewhere = [cls.__name__ for cls in (*CONTRACTS.values(), ComponentContract)]

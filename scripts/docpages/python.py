@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from docpages.docstrings import entry, markdown, origin
-from docpages.kinds import IN_GUIDE, KINDS, kit_modules, values
+from docpages.kinds import DECLARATIONS, KINDS, kit_modules, values
 from docpages.markdown import anchors, linked, note, wrapped
 from kernelrl_core import api
 from kernelrl_core.plugins.kinds import KINDS_BY_NAME
@@ -19,7 +19,7 @@ def python_page(pages: Mapping[str, str]) -> str:
     """The page.
 
     Args:
-        pages: name in `docs/plugins`, or `guide` -> text of the pages that document other names.
+        pages: name in `docs/plugins` -> text of the pages that document other names.
     """
     elsewhere = dict(_elsewhere(pages))
     sections = []
@@ -67,8 +67,8 @@ def _key(module: Any, name: str) -> tuple[str, str]:
 def _elsewhere(pages: Mapping[str, str]) -> Iterator[tuple[tuple[str, str], str]]:
     """Module and name -> link, of the names that other pages document."""
     places = {page: dict(anchors(text)) for page, text in pages.items()}
-    for cls in IN_GUIDE:
-        yield (cls.__module__, cls.__name__), f"../plugins.md#{places['guide'][cls.__name__]}"
+    for cls in DECLARATIONS:
+        yield (cls.__module__, cls.__name__), f"../plugins/declaring.md#{places['declaring'][cls.__name__]}"
     for name, cls in values().items():
         yield (cls.__module__, name), f"../plugins/values.md#{places['values'][name]}"
     for kind in KINDS:

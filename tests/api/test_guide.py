@@ -38,7 +38,12 @@ def test_folders_of_generated_pages_have_no_other_page() -> None:
     }
 
 
-FIRST = reference_pages.GUIDE.read_text(encoding="utf-8").partition("\n## Your first plugin\n")[2].partition("\n## ")[0]
+FIRST = (
+    (ROOT / "docs/plugins.md")
+    .read_text(encoding="utf-8")
+    .partition("\n## Your first plugin\n")[2]
+    .partition("\n## ")[0]
+)
 PARTS = re.findall(r"^### (.+?)\n(.*?)(?=^### |\Z)", FIRST, re.MULTILINE | re.DOTALL)
 PLUGINS = {title: text for title, text in PARTS if "kernelrl plugins new" in text}
 """Heading -> text of the part about one plugin."""

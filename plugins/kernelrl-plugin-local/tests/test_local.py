@@ -6,7 +6,6 @@ import os
 import re
 from pathlib import Path
 
-import attrs
 import pytest
 
 from kernelrl_core.api.components import Use, component_block, registry
@@ -54,11 +53,6 @@ def test_without_a_gpu_a_build_per_core_is_made(build_jobs: list[int], monkeypat
     monkeypatch.setattr(pool, "visible_gpus", lambda: ())
     evaluator = LocalEvaluator(LocalConfig())
     assert (evaluator.on_gpu.size, build_jobs) == (0, [6])
-
-
-def test_the_readme_lists_every_option() -> None:
-    documented = re.findall(r"^\| `(\w+)` \|", README, re.MULTILINE)
-    assert documented == [field.name for field in attrs.fields(LocalConfig)]
 
 
 def test_the_recipe_of_the_readme_is_valid() -> None:

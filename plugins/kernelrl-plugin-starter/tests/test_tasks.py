@@ -282,8 +282,3 @@ def test_at_least_90_percent_of_generated_tasks_have_a_correct_first_demonstrati
     pairs = [(task, SOURCE.demonstrations(task)[0].source) for task in SOURCE.tasks("practice")]
     outcomes = judges.outcomes(pairs)
     assert outcomes.count(Outcome.CORRECT) >= 0.9 * len(outcomes)
-
-
-def test_the_readme_lists_every_task() -> None:
-    readme = (Path(__file__).parents[1] / "README.md").read_text()
-    assert [task.id for task in TASKS if f"| `{task.id}` | {task.split} |" not in readme] == []

@@ -17,10 +17,8 @@ from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 
 from kernelrl_plugin_tensorboard.config import TensorboardConfig
 from kernelrl_plugin_tensorboard.logger import TensorboardLogger
-from kernelrl_plugin_tensorboard.tags import CHARTS, COUNTS, DISTRIBUTIONS, PATTERNS, TAGS, tagged
+from kernelrl_plugin_tensorboard.tags import CHARTS, TAGS, tagged
 from kernelrl_testing.contracts import LoggerContract
-
-PAGE = Path(__file__).parents[3] / "docs/loggers.md"
 
 
 class TestTensorboard(LoggerContract):
@@ -138,19 +136,3 @@ def test_charts_draw_tags_that_exist() -> None:
     known = {*TAGS.values(), "time/in_core"}
     for tags in CHARTS.values():
         assert all(any(re.fullmatch(tag, one) for one in known) for tag in tags)
-
-
-def test_the_page_lists_every_tag_with_its_metric() -> None:
-    rows = re.findall(r"^\| `([^`|]+)` \| ([^|]*) \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
-    listed = {tag: tuple(re.findall("`([^`]+)`", metrics)) for tag, metrics in rows if "/" in tag}
-    expected = {tag: (metric,) for metric, tag in TAGS.items()}
-    patterns = {
-        tag.replace("Level*", "LevelN"): (metric.replace("level_*", "level_N"),)
-        for metric, tag in PATTERNS.items()
-        if not metric.startswith("eval/")
-    }
-    expected |= patterns
-    expected |= {tag: (metric,) for metric, tag in COUNTS.items()}
-    expected |= {tag: (key,) for key, tag in DISTRIBUTIONS.items()}
-    expected |= {chart: tuple(tags) for chart, tags in CHARTS.items()}
-    assert listed == expected

@@ -92,7 +92,7 @@ CORE = (
                 ("lower bound without foreknowledge", "no_schedule_without_foreknowledge_under|mean", "x"),
             ),
         ),
-        "Details are in [pipelining](../pipelining.md).",
+        "[Overlap](../pipelining.md) describes what runs concurrently.",
     ),
     Measurement(
         "Resume after kill -9",
@@ -110,7 +110,7 @@ CORE = (
                 ("replies in progress lost per kill", "lost_per_kill"),
             ),
         ),
-        "Details are in [resume](../resume.md#measured).",
+        "[Exactness](../runs.md#exactness) states the conditions.",
     ),
     Measurement(
         "Path of a sample",
@@ -188,7 +188,7 @@ TOOLS = (
                 ("90th percentile", "core_ms|p90", "ms"),
             ),
         ),
-        "Details are in [loggers](../loggers.md).",
+        "[Loggers](../loggers.md#guarantees) lists the guarantees.",
     ),
     Measurement(
         "Reports",

@@ -83,7 +83,7 @@ EVALUATION = (
                 ("95th percentile", "ours|latency_s|p95", "s"),
             ),
         ),
-        "Details are in [scaling](../scaling.md).",
+        "[Several machines](../scaling.md) has the calculation.",
     ),
     Measurement(
         "Cost of the probes",
@@ -99,7 +99,7 @@ EVALUATION = (
                 ("ratio", "ratio|all", "x"),
             ),
         ),
-        "[Correctness](../stress.md) describes the probes.",
+        "[Correctness](../correctness.md) describes the probes.",
     ),
     Measurement(
         "Hostile kernels",
@@ -118,7 +118,7 @@ EVALUATION = (
                 ("throughput kept beside them", "summary|throughput_kept", "%"),
             ),
         ),
-        "[Isolation](../isolation.md) describes the sandbox.",
+        "[Threat model](../security.md#the-sandbox) describes the sandbox.",
     ),
     Measurement(
         "Builds of inline extensions",
@@ -224,7 +224,7 @@ TIMING = (
                 ("`out_of_memory`", lambda data: data["outcomes"].get("out_of_memory", 0)),
             ),
         ),
-        "[Record and replay](../replay.md#measured) names the others.",
+        "[Timing](../timing.md#recorded-and-not-recorded) names the reasons.",
     ),
 )
 
@@ -290,7 +290,7 @@ CORRECTNESS = (
                 ("without a result", "no_result"),
             ),
         ),
-        "Details are in [other frameworks](../frameworks.md).",
+        "[Other frameworks](../frameworks.md#measuring-any-evaluator) describes the protocol.",
     ),
     Measurement(
         "Checker source_rules",
@@ -330,7 +330,7 @@ ELSEWHERE = (
                 ("results equal to `local`", "killed|equal_to_local"),
             ),
         ),
-        "Details are in [scaling](../scaling.md#ray).",
+        "[Several machines](../scaling.md#ray) describes the actors.",
     ),
     Measurement(
         "Evaluator modal: client",

@@ -37,7 +37,7 @@ RETRIEVAL = (
                 ("recall of the best 10", lambda one: one.get("recall_at_10"), "%"),
             ),
         ),
-        "Details are in [retrieval](../retrieval.md#measured).",
+        "[Retrieval](../retrieval.md#retrievers) describes the retrievers.",
     ),
     Measurement(
         "Guard against leaks",
@@ -101,7 +101,7 @@ RETRIEVAL = (
                 ("95 % interval", "interval"),
             ),
         ),
-        "The small model learns less with them. Details are in [retrieval](../retrieval.md#ablation).",
+        "The small model learns less with them. [Ablation](../evaluation.md#ablation) describes the method.",
     ),
 )
 

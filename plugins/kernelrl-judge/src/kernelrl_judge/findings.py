@@ -56,7 +56,7 @@ RULES = (
         look_alike="A kernel that sums in another order: 64 times the error of PyTorch is allowed, up to 16 times the "
         "tolerance.",
         misses="Inputs that stay as drawn, such as sorted indices, and values outside of the input domain; see "
-        "`docs/stress.md`.",
+        "`docs/correctness.md`.",
         cost="up to six calls, and those of the reference, also in double precision",
     ),
     Rule(

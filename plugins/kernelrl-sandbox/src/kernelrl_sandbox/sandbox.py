@@ -2,7 +2,7 @@
 
 Each layer is used if the machine permits it; `enter` returns the others. The layers are in `namespaces` (users,
 processes, mounts, network), `devices` (nodes of one GPU), `privileges` (user id, capabilities), `limits` (memory, time,
-processes) and `seccomp` (system calls). `docs/isolation.md` describes their purpose.
+processes) and `seccomp` (system calls). `docs/security.md` describes their purpose.
 """
 
 from __future__ import annotations

@@ -35,8 +35,9 @@ def command(
     """Test the components of PLUGIN with the contract of their kind.
 
     A contract has the requirements of the core: light imports, options that are saved and read again, no unknown
-    method, scores within their bounds, findings of declared rules, … (docs/plugins.md, "Test kit"). Each line names one
-    breach and its fix. A test that needs a GPU, a key or an option without a default is reported as not tested.
+    method, scores within their bounds, findings of declared rules, … (docs/plugins.md, "Check a plugin"). Each line
+    names one breach and its fix. A test that needs a GPU, a key or an option without a default is reported as
+    not tested.
 
     The options of a component are its defaults, or check_options of its options class; COMPONENT.OPTION=VALUE overrides
     them.

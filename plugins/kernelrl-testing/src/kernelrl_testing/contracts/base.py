@@ -131,7 +131,7 @@ class ComponentContract:
 
 
 _FIX_OPTIONS = "correct the options of the test, or check_options of the options class"
-_FIX_SAVED = 'use the types of docs/plugins.md, "Options", and change no value in the constructor of the options'
+_FIX_SAVED = 'use the types of docs/plugin_rules.md, "Options", and change no value in the constructor of the options'
 
 
 @attrs.frozen
