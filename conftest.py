@@ -27,6 +27,9 @@ settings.register_profile("explore", deadline=None, suppress_health_check=[Healt
 settings.register_profile("kernelrl", settings.get_profile("explore"), derandomize=True)
 settings.load_profile("kernelrl")
 
+# A service that this user runs must not evaluate the kernels of tests.
+os.environ["KERNELRL_SERVICE"] = ""
+
 # A shell starts background jobs with SIGINT ignored, and processes inherit that. Tests of Ctrl-C need its usual effect.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -26,7 +26,7 @@ from kernelrl_core.errors import UsageError, more
 from kernelrl_core.planning.load import merge_recipe
 from kernelrl_core.plugins.registry import Registry, registry
 from kernelrl_core.recipe.evaluation_spec import EvaluationSpec
-from kernelrl_core.sources.kernel_files import STANDARD_INPUT, skipped_files
+from kernelrl_core.sources.kernel_files import skipped_files
 from kernelrl_core.types import Evaluation, EvaluationSettings, Turn
 from kernelrl_core.types import serialization as codec
 
@@ -40,13 +40,12 @@ _FOUND = {"clean": "no hack found", "suspect": "suspect", "hack": "hack found"}
 @click.command("check")
 @click.argument("words", nargs=-1, required=True, metavar="TASK KERNEL... [KEY=VALUE]...")
 @click.option("--backend", "-b", help="Backend of the kernel, such as cuda. Default: that of --recipe, or triton.")
-@click.option("--evaluator", "-e", help="Evaluator component. Default: that of --recipe, or local (this machine).")
+@click.option("--evaluator", "-e", help="Evaluator component. Default: that of --recipe, a running service, or local.")
 @click.option("--recipe", "-r", help="Take the evaluation keys of this recipe; its other keys may have mistakes.")
 @click.option("--no-timing", is_flag=True, help="Do not measure the speedup.")
 @click.option("--seed", type=int, help="Seed of the inputs, for a reproducible evaluation. Default: random.")
 @click.option("--cache", is_flag=True, help="Use the evaluation cache. Without --seed, the seed is 0.")
 @click.option("--strict", is_flag=True, help="Exit with 1 also for a correct kernel with verdict suspect.")
-@click.option("--watch", is_flag=True, help="Evaluate a kernel again when its file changes, until Ctrl-C.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document per kernel, each on one line.")
 @click.pass_context
 def command(
@@ -59,7 +58,6 @@ def command(
     seed: int | None,
     cache: bool,
     strict: bool,
-    watch: bool,
     as_json: bool,
 ) -> None:
     """Evaluate KERNELs against TASK: build, execute in a sandbox, compare the outputs with the reference, and time.
@@ -78,7 +76,6 @@ def command(
       kernelrl check starter/1/relu_double my_kernel.py
       kernelrl check my_task.py reply.txt --seed 7 --json
       kernelrl check starter/1/relu_double kernels/ --strict
-      kernelrl check starter/1/relu_double my_kernel.py --watch
       kernelrl check my_task.py my_kernel.py -b cuda evaluation.timing_trials=100
     """
     begin = time.monotonic()
@@ -87,15 +84,13 @@ def command(
         lacking = "no kernel is given" if names else "no task and no kernel are given"
         raise UsageError(lacking, fix="name a task, then a file with a kernel, or - for standard input")
     task, *files = names
-    if watch and STANDARD_INPUT in files:
-        raise UsageError("--watch needs a file, not standard input")
     for line in skipped_files(files):
         _say(line)
     if recipe:
         merged, chosen = merge_recipe(recipe, [*component_keys(backend, evaluator), *overrides]), None
     else:
-        merged, chosen = default_keys(backend, evaluator, overrides)
-    options = CheckOptions(task, tuple(files), merged, chosen, not no_timing, seed, cache, watch)
+        merged, chosen = default_keys(backend, evaluator, overrides, registry())
+    options = CheckOptions(task, tuple(files), merged, chosen, not no_timing, seed, cache)
     check, checked = asyncio.run(_show(options, begin, as_json=as_json))
     if check.several and not as_json:
         print_lines(["", *_table(checked)])
@@ -115,7 +110,7 @@ async def _show(options: CheckOptions, begin: float, *, as_json: bool) -> tuple[
     """Check the kernels and print each result as soon as it is known."""
     checked: list[CheckedKernel] = []
     async with (
-        open_check(options, registry(), _say) as check,
+        open_check(options, registry()) as check,
         contextlib.aclosing(check.results(begin)) as results,
     ):
         async for one in results:

@@ -1,4 +1,4 @@
-"""The check of kernel files against one task, as `kernelrl check` does it, and again when the files change.
+"""The check of kernel files against one task, as `kernelrl check` does it.
 
 async with open_check(options, registry) as check:
     async for kernel in check.results(since):
@@ -10,11 +10,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-import os
 import secrets
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 
 import attrs
 
@@ -44,8 +42,6 @@ __all__ = [
     "open_check",
 ]
 
-_POLL_S = 0.3
-
 
 @attrs.frozen
 class CheckOptions:
@@ -66,18 +62,19 @@ class CheckOptions:
     """Seed of the inputs; None: random."""
     cache: bool = False
     """Use the evaluation cache. Without a seed, the seed is 0."""
-    watch: bool = False
-    """Evaluate a kernel again when its file changes, without end."""
 
 
 def default_keys(
-    backend: str | None, evaluator: str | None, overrides: Sequence[str]
+    backend: str | None, evaluator: str | None, overrides: Sequence[str], registry: Registry
 ) -> tuple[Merged, tuple[str, str] | None]:
     """Recipe keys of a check without a recipe, and its evaluator and backend, unless an override may change them.
 
     Raises:
         RecipeError: lists the overrides that cannot be read.
+        PluginFailed: an evaluator could not find out whether it serves.
     """
+    if evaluator is None and not any(key.startswith("evaluator") for key in overrides):
+        evaluator = registry.evaluator_of_check()
     chosen = (
         evaluator or DEFAULT_EVALUATION["evaluator"]["use"],
         backend or DEFAULT_EVALUATION["backend"]["use"],
@@ -96,13 +93,8 @@ def component_keys(backend: str | None, evaluator: str | None) -> list[str]:
 
 
 @contextlib.asynccontextmanager
-async def open_check(
-    options: CheckOptions, registry: Registry, say: Callable[[str], None]
-) -> AsyncIterator[KernelCheck]:
+async def open_check(options: CheckOptions, registry: Registry) -> AsyncIterator[KernelCheck]:
     """Start the evaluator and read task and kernels; close the evaluator at the end.
-
-    Args:
-        say: prints a line for the user.
 
     Raises:
         RecipeError: lists all mistakes in the keys of the evaluation.
@@ -123,7 +115,7 @@ async def open_check(
         source = registry.make("tasks", tasks) if tasks is not None else None
         task = find_task(options.task, registry=registry, source=source)
         kernels = [(name, read_kernel(name)) for name in kernel_files(options.names)]
-        yield KernelCheck(options, with_timing(spec, not reason), reason, task, kernels, evaluator, registry, say)
+        yield KernelCheck(options, with_timing(spec, not reason), reason, task, kernels, evaluator, registry)
     finally:
         if evaluator is not None:
             await evaluator.aclose()
@@ -172,7 +164,7 @@ class CheckedKernel:
     """File as given, or `-`."""
     turn: Turn
     wall_s: float
-    """Seconds from the start of the command, or from the change of the file, to the result."""
+    """Seconds from the start of the command to the result."""
 
     @property
     def cached(self) -> bool:
@@ -201,19 +193,18 @@ class KernelCheck:
         kernels: Sequence[tuple[str, str]],
         evaluator: Evaluator,
         registry: Registry,
-        say: Callable[[str], None],
     ) -> None:
         self.spec = spec
         """The specification, with the timing that takes place."""
         self.untimed = untimed
         """The reason why the kernels are not timed; empty if they are."""
-        self.several = len(kernels) > 1 or options.watch
-        """Whether results of more than one kernel may come."""
+        self.several = len(kernels) > 1
+        """Whether there are results of more than one kernel."""
         self._options, self._task, self._kernels = options, task, kernels
-        self._evaluator, self._registry, self._say = evaluator, registry, say
+        self._evaluator, self._registry = evaluator, registry
 
     async def results(self, since: float) -> AsyncGenerator[CheckedKernel, None]:
-        """The results in the order of the kernels; with `watch`, then those of changed kernels without end.
+        """The results in the order of the kernels.
 
         Args:
             since: value of `time.monotonic` at the start of the command.
@@ -233,32 +224,8 @@ class KernelCheck:
         try:
             async for one in _check_kernels(evaluator, self._task, self._kernels, since):
                 yield one
-            async for kernels in self._changed():
-                async for one in _check_kernels(evaluator, self._task, kernels, time.monotonic()):
-                    yield one
         finally:
             await evaluator.aclose()
-
-    async def _changed(self) -> AsyncIterator[list[tuple[str, str]]]:
-        """File and text of changed kernels; after a change of the task's file, of all kernels."""
-        if not self._options.watch:
-            return
-        self._say("watching for changes; Ctrl-C ends")
-        task, names = self._options.task, self._options.names
-        own = [task] if Path(task).is_file() else []
-
-        def watched() -> list[str]:
-            with contextlib.suppress(UsageError):  # a folder without kernels
-                return [*own, *kernel_files(names)]
-            return own
-
-        async for changed in _changes(watched):
-            try:
-                if task in changed:
-                    self._task = find_task(task, registry=self._registry)
-                yield [(name, read_kernel(name)) for name in kernel_files(names) if {name, task} & changed]
-            except UsageError as error:  # half written; the next change is evaluated
-                self._say(f"kernelrl: {error}")
 
 
 async def _check_kernels(
@@ -285,26 +252,3 @@ async def _check_kernels(
 
 async def _checked(evaluator: CandidateEvaluator, task: Task, name: str, text: str, since: float) -> CheckedKernel:
     return CheckedKernel(name, await evaluate_kernel(evaluator, task, text), time.monotonic() - since)
-
-
-async def _changes(list_files: Callable[[], Sequence[str]]) -> AsyncIterator[set[str]]:
-    """Wait for changes of files. Yields the files that are new, or whose size or time of modification changed."""
-    before = _stamps(list_files())
-    while True:
-        await asyncio.sleep(_POLL_S)
-        now = _stamps(list_files())
-        changed = {name for name, stamp in now.items() if before.get(name) != stamp}
-        before = now
-        if changed:
-            yield changed
-
-
-def _stamps(names: Sequence[str]) -> dict[str, tuple[int, int]]:
-    found = {}
-    for name in names:
-        try:
-            stat = os.stat(name)
-        except OSError:  # an editor may replace a file by removing it first
-            continue
-        found[name] = (stat.st_mtime_ns, stat.st_size)
-    return found

@@ -39,6 +39,10 @@ class Component:
     """Whether it serves where nothing names a component of its kind: in `kernelrl check` the backend, the evaluator and
     the checkers; in a recipe the keys `evaluator`, `advantage` and `feedback`; in `kernelrl tasks` the task source. Of
     several defaults of a kind, a bundled one serves."""
+    serves_check: str = ""
+    """Of an evaluator: function as `module:attribute` that returns whether `kernelrl check` uses it now where nothing
+    names an evaluator, in place of the default one. Called without arguments by each such check, so it must be fast.
+    Empty: never."""
 
     def load(self) -> Any:
         """Import the implementation.
@@ -52,6 +56,10 @@ class Component:
     def load_config(self) -> Any:
         """Import the class of the options; None if the component has no options."""
         return _load(self.config) if self.config else None
+
+    def is_serving_check(self) -> bool:
+        """Whether `kernelrl check` uses this evaluator now. Imports and calls `serves_check`."""
+        return bool(_load(self.serves_check)()) if self.serves_check else False
 
 
 def _load(target: str) -> Any:

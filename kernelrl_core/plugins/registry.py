@@ -111,6 +111,18 @@ class Registry:
             raise LookupFailed(f"no {_singular(kind)} is the default of its kind; declared: {declared}", fix="name one")
         return Use(name, self.config_class(kind, name)())
 
+    def evaluator_of_check(self) -> str:
+        """Name of the evaluator that serves `kernelrl check` where nothing names one: the first whose `serves_check`
+        returns true, else the default one.
+
+        Raises:
+            PluginFailed: the function of a plugin failed.
+        """
+        for plugin, component in self._offers("evaluators"):
+            if self._guarded(plugin, component, "serves_check failed", component.is_serving_check):
+                return self.label("evaluators", component)
+        return self.default("evaluators")
+
     def find(self, kind: str, name: str) -> Component:
         """The component named `name` or `plugin:name`.
 

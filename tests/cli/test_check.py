@@ -1,11 +1,10 @@
-"""`kernelrl check` with a plugin of fakes: several kernels, folders, the cache, changes of files."""
+"""`kernelrl check` with a plugin of fakes: several kernels, folders, the cache."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-import signal
 import subprocess
 import time
 from collections.abc import Callable
@@ -40,14 +39,6 @@ def check(start: Callable[..., Command]) -> Run:
         return subprocess.CompletedProcess(arguments, process.returncode, out, err)
 
     return run
-
-
-def wait_for(process: Command, condition: Callable[[str, str], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition(*process.so_far()):
-        assert process.poll() is None, process.so_far()
-        assert time.monotonic() < deadline, process.so_far()
-        time.sleep(0.02)
 
 
 def test_a_folder_gives_one_block_per_kernel_and_a_table(check: Run) -> None:
@@ -190,20 +181,6 @@ def test_an_override_may_precede_the_task(tmp_path: Path, command_server: Comman
     process = command_server.start(*words, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(FAKES)})
     assert process.communicate(timeout=60)[1] == ""
     assert process.returncode == 0
-
-
-def test_a_changed_kernel_is_evaluated_again(start: Callable[..., Command], tmp_path: Path) -> None:
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        pytest.skip("SIGINT is ignored here, as in a job in the background of a shell")
-    process = start("kernels/bad.py", "--watch", "--json", *FAKE)
-    wait_for(process, lambda out, err: "watching for changes" in err)
-    time.sleep(0.1)  # the first look at the files
-    (tmp_path / "kernels/bad.py").write_text(KERNEL.format(value="right") + "# changed\n")
-    wait_for(process, lambda out, err: out.count("\n") == 2)
-    assert [json.loads(line)["outcome"] for line in process.so_far()[0].splitlines()] == ["incorrect", "correct"]
-    process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
-    assert process.returncode == 130
 
 
 def test_strict_fails_for_a_suspect() -> None:

@@ -16,7 +16,7 @@ from kernelrl_core.interfaces.backends import BackendConfig
 from kernelrl_core.interfaces.component import Component
 from kernelrl_core.interfaces.evaluators import EvaluatorConfig
 from kernelrl_core.interfaces.requirements import Requires
-from kernelrl_core.plugins.registry import PluginInfo, Registry
+from kernelrl_core.plugins.registry import PluginFailed, PluginInfo, Registry
 from kernelrl_core.plugins.use import Use
 from kernelrl_core.recipe.evaluation_spec import EvaluationSpec
 from kernelrl_core.types import Candidate, EvaluationSettings, Extraction, Outcome
@@ -101,9 +101,21 @@ def test_a_measured_speedup_needs_no_reason() -> None:
     assert described(turn)["reasons"] == {}
 
 
-def known(evaluator: str) -> Registry:
-    component = Component(evaluator, f"{__name__}:Untimed")
+def known(evaluator: str, serves_check: str = "") -> Registry:
+    component = Component(evaluator, f"{__name__}:Untimed", serves_check=serves_check)
     return Registry((PluginInfo("fake", "dist-fake", "1", "ok", components={"evaluators": (component,)}),))
+
+
+def serves() -> bool:
+    return True
+
+
+def serves_not() -> bool:
+    return False
+
+
+def fails() -> bool:
+    raise RuntimeError("planted")
 
 
 @pytest.mark.parametrize(
@@ -117,7 +129,28 @@ def known(evaluator: str) -> Registry:
 def test_evaluator_and_backend_are_known_early_unless_an_override_may_change_them(
     backend: str | None, evaluator: str | None, overrides: tuple[str, ...], expected: tuple[str, str] | None
 ) -> None:
-    assert default_keys(backend, evaluator, overrides)[1] == expected
+    assert default_keys(backend, evaluator, overrides, Registry(()))[1] == expected
+
+
+@pytest.mark.parametrize(
+    ("function", "evaluator", "overrides", "expected"),
+    [
+        ("serves", None, (), "elsewhere"),
+        ("serves_not", None, (), "local"),
+        ("serves", "other", (), "other"),
+        ("serves", None, ("evaluator.workers=1",), "local"),
+    ],
+)
+def test_an_evaluator_that_serves_check_replaces_the_default_where_nothing_names_one(
+    function: str, evaluator: str | None, overrides: tuple[str, ...], expected: str
+) -> None:
+    merged, _ = default_keys(None, evaluator, overrides, known("elsewhere", f"{__name__}:{function}"))
+    assert merged.data["evaluator"]["use"] == expected
+
+
+def test_an_evaluator_that_cannot_find_out_whether_it_serves_check_is_named() -> None:
+    with pytest.raises(PluginFailed, match=r"plugin fake .*serves_check failed: .*planted"):
+        default_keys(None, None, (), known("elsewhere", f"{__name__}:fails"))
 
 
 @pytest.mark.parametrize(("evaluator", "expected"), [("local", ["cpp"]), ("nowhere", [])])

@@ -1,0 +1,248 @@
+"""Several servers as one: each request is sent to the least loaded one, and to another one if that is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import attrs
+import tenacity
+
+from kernelrl_core.api.components import registry, require_same_versions, worker_versions
+from kernelrl_core.api.errors import InfrastructureError, KernelRLError, MissingPrerequisite
+from kernelrl_plugin_http.connection import Connection, Unavailable
+
+__all__ = ["Servers"]
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+
+_REFRESH_S = 15.0
+"""Time after which the capacity of a server is read again."""
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.25, 20.0
+"""Random pauses between the tries to reach a lost server."""
+_POLL_S = 0.25
+_AVOID_S = 30.0
+"""Time for which other servers are preferred to one that failed."""
+_COMPARED = ("torch", "triton")
+"""Distributions on which results depend and that only servers have."""
+
+
+@attrs.define(eq=False)
+class _Server:
+    """A server and its state."""
+
+    connection: Connection
+    facts: Mapping[str, Any] = attrs.field(factory=dict)
+    """Last response of `/v1/capacity`."""
+    is_up: bool = False
+    n_busy: int = 0
+    rests_until_s: float = 0.0
+    """Until then its queue is full."""
+    avoided_until_s: float = 0.0
+    lost: asyncio.Event = attrs.field(factory=asyncio.Event)
+
+    @property
+    def url(self) -> str:
+        return self.connection.url
+
+    @property
+    def capacity(self) -> int:
+        return max(1, int(self.facts.get("capacity", 1)))
+
+
+class Servers:
+    """The servers of an evaluator or of another client.
+
+    Args:
+        urls: addresses, at least one.
+        token: sent with each request; empty: none.
+        timeout_s: seconds without a response after which a server is lost.
+        patience_s: seconds without any server after which a request fails.
+    """
+
+    def __init__(self, urls: Sequence[str], token: str, timeout_s: float, patience_s: float) -> None:
+        self._servers = [_Server(Connection(url, token, timeout_s)) for url in urls]
+        self._patience_s = patience_s
+        self._watchers: list[asyncio.Task[None]] = []
+        self._waiting: list[asyncio.Future[None]] = []
+        self._last_seen_s = 0.0
+        self.facts: Mapping[str, Any] = {}
+        """Of the first server that was reached; the evaluators of all others are equal."""
+
+    @property
+    def capacity(self) -> int:
+        """Requests that all reachable servers work on concurrently; at least 1."""
+        return max(1, sum(server.capacity for server in self._servers if server.is_up))
+
+    async def start(self) -> None:
+        """Reach the servers; does nothing if that was done.
+
+        Raises:
+            MissingPrerequisite: none can be reached, or one has other versions or another evaluator, or refuses the
+                token.
+        """
+        if self._watchers:
+            return
+        found = await asyncio.gather(*map(_capacity, self._servers), return_exceptions=True)
+        absent = []
+        for server, facts in zip(self._servers, found, strict=True):
+            if isinstance(facts, Unavailable):
+                absent.append(f"{server.url}: {facts.message}")
+            elif isinstance(facts, BaseException):
+                raise facts
+            else:
+                self._accept(server, facts)
+        if not self.facts:
+            raise MissingPrerequisite(
+                f"no server of kernelrl serve responds: {'; '.join(absent)}",
+                fix="start it with kernelrl serve, or correct the address",
+                see="service",
+            )
+        for line in absent:
+            logger.warning("server %s; the others serve meanwhile", line)
+        self._watchers = [asyncio.create_task(self._watch(server)) for server in self._servers]
+
+    async def run(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+        """The result of requests to one server. If it is lost meanwhile, they are sent to another one.
+
+        Raises:
+            MissingPrerequisite: no server was reachable for `patience_s`.
+            KernelRLError: as `work`.
+        """
+        while True:
+            server = await self._acquire()
+            try:
+                result = await work(server.connection)
+            except Unavailable as failure:
+                self._failed(server, failure)
+            except InfrastructureError:
+                server.avoided_until_s = _now_s() + _AVOID_S
+                raise
+            else:
+                self._last_seen_s = _now_s()
+                return result
+            finally:
+                server.n_busy -= 1
+                self._wake()
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        watchers, self._watchers = self._watchers, []
+        for watcher in watchers:
+            watcher.cancel()
+        await asyncio.gather(*watchers, return_exceptions=True)
+        for server in self._servers:
+            await server.connection.aclose()
+
+    async def _acquire(self) -> _Server:
+        """The least loaded server; waits for one."""
+        while (server := self._best()) is None:
+            self._require_patience()
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiting.append(waiter)
+            # No event reports that a full queue accepts requests again.
+            await asyncio.wait({waiter}, timeout=_POLL_S)
+        server.n_busy += 1
+        return server
+
+    def _best(self) -> _Server | None:
+        now_s = _now_s()
+        free = [
+            server
+            for server in self._servers
+            if server.is_up and server.n_busy < server.capacity and server.rests_until_s <= now_s
+        ]
+        return min(free, key=lambda one: (one.avoided_until_s > now_s, one.n_busy / one.capacity), default=None)
+
+    def _require_patience(self) -> None:
+        if any(server.is_up for server in self._servers):
+            self._last_seen_s = _now_s()
+        elif _now_s() - self._last_seen_s > self._patience_s:
+            urls = ", ".join(server.url for server in self._servers)
+            raise MissingPrerequisite(
+                f"no server of kernelrl serve has responded for {self._patience_s:g} s: {urls}",
+                fix="start it again, then continue (kernelrl resume)",
+                see="service",
+            )
+
+    def _failed(self, server: _Server, failure: Unavailable) -> None:
+        if failure.wait_s is not None:
+            server.rests_until_s = _now_s() + failure.wait_s
+            return
+        server.avoided_until_s = _now_s() + _AVOID_S
+        if server.is_up:
+            logger.warning("server %s is lost: %s", server.url, failure.message)
+            server.is_up = False
+            server.lost.set()
+
+    def _wake(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for waiter in waiting:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def _watch(self, server: _Server) -> None:
+        """Read the capacity of a server again and again; if it is lost, until it responds."""
+        while True:
+            if server.is_up:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(server.lost.wait(), _REFRESH_S)
+            server.lost.clear()
+            async for attempt in tenacity.AsyncRetrying(
+                wait=tenacity.wait_random_exponential(multiplier=_FIRST_PAUSE_S, max=_LONGEST_PAUSE_S),
+                retry=tenacity.retry_if_exception_type((Unavailable, KernelRLError)),
+            ):
+                with attempt:
+                    await self._refresh(server)
+
+    async def _refresh(self, server: _Server) -> None:
+        was_up = server.is_up
+        try:
+            self._accept(server, await _capacity(server))
+        except (Unavailable, KernelRLError) as failure:
+            if was_up:
+                self._failed(server, Unavailable(failure.message))
+            raise
+        if not was_up:
+            logger.warning("server %s is back", server.url)
+        self._wake()
+
+    def _accept(self, server: _Server, facts: Mapping[str, Any]) -> None:
+        """Use a server, or one that was restarted.
+
+        Raises:
+            MissingPrerequisite: its versions or its evaluator differ.
+        """
+        where = f"server {server.url}"
+        fix = "install the same versions there: pip install -r requirements.txt in the same clone"
+        there = facts["versions"]
+        require_same_versions(worker_versions(registry()), there, where, fix=fix)
+        if self.facts:
+            require_same_versions(self.facts["versions"], there, where, distributions=_COMPARED, fix=fix)
+            for key, noun in (("gpu_model", "GPU"), ("identity", "evaluator")):
+                known = self.facts[key]
+                if facts[key] != known:
+                    raise MissingPrerequisite(
+                        f"{where} has {noun} {facts[key] or 'none'!r}, another server has {known or 'none'!r}",
+                        fix="use servers with equal evaluators, or evaluator route with one member for each kind",
+                        see="service",
+                    )
+        else:
+            self.facts = facts
+        server.facts, server.is_up = facts, True
+        self._last_seen_s = _now_s()
+
+
+async def _capacity(server: _Server) -> dict[str, Any]:
+    facts = await server.connection.get("/v1/capacity")
+    if not {"versions", "identity", "gpu_model", "capacity", "backends"} <= facts.keys():
+        raise Unavailable("the response is not from kernelrl serve; check the address")
+    return facts
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()
