@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from docpages import commands, components, findings, kinds, performance, python, recipe_keys, tensorboard
+from docpages import commands, components, explanations, findings, kinds, performance, python, recipe_keys, tensorboard
 from docpages.markdown import DOCS
 
 from kernelrl_core.plugins.kinds import KINDS_BY_NAME
@@ -34,6 +34,8 @@ def generated() -> Mapping[Path, str]:
     }
     return {
         DOCS / "findings.md": findings.findings_page(),
+        DOCS / "metrics.md": explanations.metrics_page(),
+        DOCS / "troubleshooting.md": explanations.troubleshooting_page(),
         **{DOCS / f"plugins/{name}.md": text for name, text in plugins.items()},
         **{DOCS / f"reference/{name}.md": text for name, text in reference.items()},
     }

@@ -1,4 +1,4 @@
-"""Every fix and every alarm leads to an entry of docs/troubleshooting.md, and the page quotes messages that exist."""
+"""Every fix and every alarm leads to an entry of explanations/problems.toml, which quotes messages that exist."""
 
 from __future__ import annotations
 
@@ -14,13 +14,10 @@ from kernelrl_core.errors import InfrastructureError, KernelRLError, SamplingErr
 from kernelrl_core.monitoring import alarms
 from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.recipe.explain import explain
+from kernelrl_core.recipe.explanations import problems
 
 ROOT = Path(__file__).parents[1]
-PAGE = (ROOT / "docs/troubleshooting.md").read_text(encoding="utf-8")
-ENTRIES = {
-    head.split("\n", 1)[0]: head.split("\n", 1)[1]
-    for head in re.split(r"^### ", PAGE.split("## Command line", 1)[1], flags=re.MULTILINE)[1:]
-}
+ENTRIES = problems()
 SOURCES = sorted([*ROOT.glob("kernelrl_core/**/*.py"), *ROOT.glob("plugins/*/src/**/*.py")])
 OF_TRAINING = {"illegal-memory-access", "out-of-memory", "terminal-encoding", "uniform-groups", "reward-hacks"}
 OF_TRAINING |= {"slow-steps"}
@@ -119,15 +116,19 @@ def test_every_alarm_leads_to_an_entry_that_quotes_it() -> None:
     assert len(lines) == len(quiet)
     ids = {line.rpartition("kernelrl explain ")[2]: line.partition(": ")[2].partition(":")[0] for line in lines}
     assert ids.keys() == {name for name in ENTRIES if name.startswith("alarm-")}
-    assert [name for name, text in ids.items() if f"alarm: {text}" not in ENTRIES[name]] == []
+    assert [
+        name
+        for name, text in ids.items()
+        if not any(line.startswith(f"alarm: {text}") for line in ENTRIES[name].messages)
+    ] == []
 
 
 @pytest.mark.parametrize("name", ENTRIES)
 def test_an_entry_quotes_messages_that_are_printed_and_has_cause_and_fix(name: str, found: list[Place]) -> None:
-    text = ENTRIES[name]
-    assert text.startswith("\n```text\n")
-    assert re.search(r"^Cause: .*?^Fix[:,]", text, flags=re.MULTILINE | re.DOTALL)
-    quoted = text.split("```text\n", 1)[1].split("```", 1)[0].splitlines()
+    quoted = ENTRIES[name].messages
+    assert quoted
+    assert ENTRIES[name].cause
+    assert ENTRIES[name].fix
     # A message such as `{path}: {reason}` fits any line. Only those of files consist of nothing else.
     least = 2 if name in ("storage", "run-files") else 5
     messages = [place.message for place in found if place.see == name and len(place.message.replace(".*", "")) > least]
@@ -137,7 +138,8 @@ def test_an_entry_quotes_messages_that_are_printed_and_has_cause_and_fix(name: s
 
 def test_the_ids_are_in_one_spelling_and_linked_entries_exist() -> None:
     assert [name for name in ENTRIES if not re.fullmatch(r"[a-z]+(-[a-z]+)*", name)] == []
-    assert set(re.findall(r"\]\(#([\w-]+)\)", PAGE)) <= ENTRIES.keys()
+    text = "".join(one.text for one in ENTRIES.values())
+    assert set(re.findall(r"\]\(#([\w-]+)\)", text)) <= ENTRIES.keys()
 
 
 def test_explain_prints_an_entry() -> None:

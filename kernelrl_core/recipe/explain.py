@@ -1,7 +1,7 @@
 """Explanations of recipe keys, options, components, metrics, rules, outcomes and problems, from their definitions.
 
-Keys and options: docstrings and types of their classes. Components: their declarations. Metrics: the tables of
-`docs/metrics.md`. Rules: the checkers and evaluators. Problems: the entries of `docs/troubleshooting.md`.
+Keys and options: docstrings and types of their classes. Components: their declarations. Rules: the checkers and
+evaluators. Metrics and problems: the files of `kernelrl_core.recipe.explanations`.
 """
 
 from __future__ import annotations
@@ -9,17 +9,16 @@ from __future__ import annotations
 import re
 import typing
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 import attrs
 
-import kernelrl_core
 from kernelrl_core.errors import KernelRLError, LookupFailed, nearest
 from kernelrl_core.plugins.kinds import KINDS_BY_NAME
 from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.plugins.use import Use
 from kernelrl_core.recipe.blocks import block_at, blocks
+from kernelrl_core.recipe.explanations import metric_groups, problems
 from kernelrl_core.recipe.field_docs import FieldDescription, describe_fields, field_docs
 from kernelrl_core.recipe.schema import Recipe
 from kernelrl_core.types.outcomes import CHECKER_FAILED_RULE, Outcome, Rule, Severity, Verdict
@@ -226,28 +225,12 @@ def _words() -> Iterator[Explanation]:
             yield Explanation(member.value, what, docs.get(member.name, ""), source)
 
 
-def _page(name: str) -> str:
-    """Text of a page of the documentation; empty if it is not installed."""
-    package = Path(kernelrl_core.__file__).parent
-    # In an editable checkout the documentation is beside the package, not inside it.
-    page = next((d / name for d in (package / "docs", package.parent / "docs") if d.is_dir()), None)
-    return page.read_text(encoding="utf-8") if page is not None and page.is_file() else ""
-
-
 def _problems() -> Iterator[Explanation]:
-    """The entries of the troubleshooting page: each has its id as a heading of level 3."""
-    for section in re.split(r"^(?=##+ )", _page("troubleshooting.md"), flags=re.MULTILINE):
-        head, _, text = section.partition("\n")
-        if head.startswith("### "):
-            name = head.removeprefix("### ").strip()
-            yield Explanation(name, "problem", text.strip(), f"docs/troubleshooting.md#{name}")
+    for name, one in problems().items():
+        yield Explanation(name, "problem", one.text, f"docs/troubleshooting.md#{name}")
 
 
 def _metrics() -> Iterator[Explanation]:
-    seen: set[str] = set()
-    for line in _page("metrics.md").splitlines():
-        names, meaning, *_ = [*re.split(r" (?<!\\)\| ", line.strip("| ")), ""]
-        for name in re.findall(r"`([^`]+)`", names) if line.startswith("| `") else ():
-            if name not in seen:
-                yield Explanation(name, _METRIC, meaning.strip().replace("\\|", "|"), "docs/metrics.md")
-            seen.add(name)
+    for group in metric_groups():
+        for name, meaning in group.metrics.items():
+            yield Explanation(name, _METRIC, meaning, "docs/metrics.md")
