@@ -41,6 +41,9 @@ ROWS = _rows_module()
 KERNELBOOK = list(ROWS.samples("kernelbook"))
 ARCHIVE = list(ROWS.samples("archive"))
 ALL = [*KERNELBOOK, *ARCHIVE]
+RUNNING = [sample for sample in KERNELBOOK if sample.facts["runs"] == "yes"]
+"""Those that the interpreter can execute: it has no libdevice."""
+ONE_OF_EACH_FORM = list({sample.form: sample for sample in ARCHIVE}.values())
 
 
 def rewritten(sample: Any) -> Pair:
@@ -65,6 +68,7 @@ def test_there_are_sixty_samples_and_two_of_each_listed_form() -> None:
 @pytest.mark.parametrize("sample", ALL, ids=named)
 def test_a_sample_is_rewritten_into_a_task_and_a_candidate(sample: Any) -> None:
     pair = rewritten(sample)
+    assert pair == rewritten(sample)
     parse_task_source(pair.reference, sample.name)
     names = [item.name for item in ast.parse(pair.kernel).body if isinstance(item, ast.ClassDef)]
     assert "ModelNew" in names
@@ -72,14 +76,9 @@ def test_a_sample_is_rewritten_into_a_task_and_a_candidate(sample: Any) -> None:
     assert pair.fixed_sizes == (sample.facts.get("fixed") == "yes")
 
 
-@pytest.mark.parametrize("sample", ALL, ids=named)
-def test_rewriting_is_reproducible(sample: Any) -> None:
-    assert rewritten(sample) == rewritten(sample)
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("sample", [item for item in KERNELBOOK if item.facts["runs"] == "yes"], ids=named)
-def test_a_rewritten_triton_kernel_is_correct(evaluate: Evaluate, sample: Any) -> None:
+@pytest.mark.parametrize("sample", [item for item in RUNNING if item.facts["fixed"] == "yes"], ids=named)
+def test_a_kernel_for_fixed_sizes_is_correct(evaluate: Evaluate, sample: Any) -> None:
     pair = rewritten(sample)
     options = {"mode": "interpreter"}
     found = evaluate(make_request(pair.kernel, pair.reference, "triton", backend_options=options))
@@ -87,10 +86,8 @@ def test_a_rewritten_triton_kernel_is_correct(evaluate: Evaluate, sample: Any) -
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sample", [item for item in KERNELBOOK if item.facts["fixed"] == "no"], ids=named)
-def test_a_kernel_that_reads_its_sizes_is_correct_for_others(evaluate: Evaluate, sample: Any) -> None:
-    if sample.facts["runs"] == "no":
-        pytest.skip("libdevice is not available in the interpreter")
+@pytest.mark.parametrize("sample", [item for item in RUNNING if item.facts["fixed"] == "no"], ids=named)
+def test_a_kernel_that_reads_its_sizes_is_correct_for_others_too(evaluate: Evaluate, sample: Any) -> None:
     pair = rewritten(sample)
     other = re.sub(r"torch\.rand\(\[[^]]*\]\)", "torch.rand([3, 7, 11])", pair.reference)
     found = evaluate(make_request(pair.kernel, other, "triton", backend_options={"mode": "interpreter"}))
@@ -99,7 +96,7 @@ def test_a_kernel_that_reads_its_sizes_is_correct_for_others(evaluate: Evaluate,
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc")
-@pytest.mark.parametrize("sample", ARCHIVE, ids=named)
+@pytest.mark.parametrize("sample", ONE_OF_EACH_FORM, ids=named)
 def test_a_rewritten_cuda_kernel_compiles(evaluate: Evaluate, sample: Any) -> None:
     pair = rewritten(sample)
     options = {"mode": "compile", "arch": "9.0"}

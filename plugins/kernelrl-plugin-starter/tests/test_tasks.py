@@ -194,7 +194,10 @@ OF_A_FRAME = {
 
 @pytest.mark.slow
 def test_triton_demonstrations_have_their_declared_outcome(judges: Judges) -> None:
-    """A subset that has every task, block size and flaw; `KERNELRL_TEST_ALL_ANSWERS=1` evaluates all of them."""
+    """A subset; `KERNELRL_TEST_ALL_ANSWERS=1` evaluates all of them.
+
+    It has every task, block size and flaw, every flaw once in each frame, and a third of the flaws of each task.
+    """
     found = demonstrations_of(SOURCE, "triton")
     right = [pair for pair in found if pair[1].outcome is Outcome.CORRECT]
     assert len(right) == 2 * len(SOURCE.tasks("train"))
@@ -207,8 +210,10 @@ def test_triton_demonstrations_have_their_declared_outcome(judges: Judges) -> No
     ]
     flawed = [(task, item) for task, item in found if item.outcome is not Outcome.CORRECT]
     once = {(FRAMES[task.name], item.flaw): (task, item) for task, item in flawed if item.flaw in OF_A_FRAME}
-    others = [(task, item) for task, item in flawed if item.flaw not in OF_A_FRAME]
-    chosen = found if "KERNELRL_TEST_ALL_ANSWERS" in os.environ else [*blocks, *others, *once.values()]
+    others = {(FRAMES[task.name], item.flaw): (task, item) for task, item in flawed if item.flaw not in OF_A_FRAME}
+    third = [pair for pair in flawed if pair[1].flaw not in OF_A_FRAME][::3]
+    subset = {id(item): (task, item) for task, item in [*blocks, *third, *others.values(), *once.values()]}
+    chosen = found if "KERNELRL_TEST_ALL_ANSWERS" in os.environ else list(subset.values())
     assert judges.mismatches(chosen, "triton") == []
 
 
@@ -231,16 +236,12 @@ def huge_demonstrations() -> list[tuple[Task, Demonstration]]:
 
 @pytest.mark.slow
 def test_gpu_demonstrations_are_correct_on_small_inputs(judges: Judges) -> None:
-    """In the interpreter: all three speeds for one task of each frame, one speed for every other task."""
+    """In the interpreter: one speed for every task, each speed for some tasks of each frame."""
     small = {task.id: task for task in SOURCE.tasks("train")}
     right = [(small[task.id], item) for task, item in huge_demonstrations() if item.outcome is Outcome.CORRECT]
     assert len(right) == 3 * len(small)
     # The speeds of a frame differ in the launch, its tasks in the steps.
-    chosen = [
-        pair
-        for index, pair in enumerate(right)
-        if index % 3 == index // 3 % 3 or pair[0].name in ONE_OF_EACH_FRAME.values()
-    ]
+    chosen = [pair for index, pair in enumerate(right) if index % 3 == index // 3 % 3]
     assert judges.mismatches(chosen, "triton") == []
 
 
@@ -279,6 +280,6 @@ def test_nothing_passes_without_the_work(task: Task) -> None:
 @pytest.mark.slow
 def test_at_least_90_percent_of_generated_tasks_have_a_correct_first_demonstration(judges: Judges) -> None:
     """Generated compositions may divide by values close to zero."""
-    pairs = [(task, SOURCE.demonstrations(task)[0].source) for task in SOURCE.tasks("practice")]
+    pairs = [(task, SOURCE.demonstrations(task)[0].source) for task in SOURCE.tasks("practice")[:30]]
     outcomes = judges.outcomes(pairs)
     assert outcomes.count(Outcome.CORRECT) >= 0.9 * len(outcomes)
