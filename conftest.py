@@ -24,7 +24,7 @@ pytest_plugins = ["kernelrl_testing.fixtures"]
 # The duration of a test depends on the machine and its load; it is no property of the code. With fixed examples, a
 # commit passes or fails everywhere alike; `--hypothesis-profile=explore` draws new ones.
 settings.register_profile("explore", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("kernelrl", settings.get_profile("explore"), derandomize=True)
+settings.register_profile("kernelrl", settings.get_profile("explore"), derandomize=True, max_examples=50)
 settings.load_profile("kernelrl")
 
 # A service that this user runs must not evaluate the kernels of tests.
@@ -72,6 +72,16 @@ def pytest_xdist_auto_num_workers() -> int:
     """One more than there are CPU cores: many tests wait for processes, and some for a clock."""
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return processors + 1
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """The reasons why tests were skipped on this machine, in one line each."""
+    reasons: Counter[str] = Counter()
+    for report in terminalreporter.stats.get("skipped", []):
+        _, _, reason = report.longrepr
+        reasons[str(reason).removeprefix("Skipped: ")] += 1
+    for reason, count in sorted(reasons.items()):
+        terminalreporter.write_line(f"skipped: {count} test{'s' * (count > 1)}: {reason}")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -141,7 +141,7 @@ def declaring_page() -> str:
 
 def kit_modules() -> Iterator[Any]:
     """The public modules of the test kit."""
-    for name in ("contracts", "fakes", "fixtures", "kernels", "training", "values"):
+    for name in ("contracts", "fakes", "fixtures", "kernels", "training", "values", "waiting"):
         yield importlib.import_module(f"kernelrl_testing.{name}")
 
 

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from kernelrl_command_server import Command, CommandServer
 
+from kernelrl_testing.waiting import DEADLINE_S
+
 FAKES = Path(__file__).parents[1] / "fakes"
 KERNEL = "import torch\n\n\nclass ModelNew(torch.nn.Module):\n    def forward(self, x):\n        return {value!r}\n"
 FAKE = ("-b", "fake", "-e", "fake", "checkers=null", "forbid=[]")
@@ -34,7 +36,7 @@ def start(tmp_path: Path, command_server: CommandServer) -> Callable[..., Comman
 def check(start: Callable[..., Command]) -> Run:
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         process = start(*arguments, *FAKE)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=DEADLINE_S)
         assert "Traceback" not in err, err
         return subprocess.CompletedProcess(arguments, process.returncode, out, err)
 
@@ -163,14 +165,14 @@ def test_the_switch_that_turned_timing_off_is_named(check: Run, recipe: Callable
 
 def test_a_failing_checker_is_one_line_and_its_traceback_is_printed_on_request(start: Callable[..., Command]) -> None:
     words = ("kernels/good.py", "-b", "fake", "-e", "fake", "checkers={own: {use: fake}}", "forbid=[]")
-    out, err = start(*words).communicate(timeout=60)
+    out, err = start(*words).communicate(timeout=DEADLINE_S)
     evidence = "checkers.own failed: Checker of kernelrl_fake: RuntimeError: planted in the checker"
     (line,) = [line for line in (out + err).splitlines() if "planted" in line]
     assert re.fullmatch(
         rf"finding   checker_failed \(note, own\): {re.escape(evidence)} \(\S+kernelrl_fake.py:\d+\)", line
     )
     assert err == ""
-    out, err = start(*words, "--debug").communicate(timeout=60)
+    out, err = start(*words, "--debug").communicate(timeout=DEADLINE_S)
     assert "Traceback" in err
     assert 'raise RuntimeError("planted in the checker")' in err
 
@@ -179,7 +181,7 @@ def test_an_override_may_precede_the_task(tmp_path: Path, command_server: Comman
     (tmp_path / "k.py").write_text(KERNEL.format(value="right"))
     words = ("check", "evaluation.trials=2", TASK, "k.py", *FAKE)
     process = command_server.start(*words, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(FAKES)})
-    assert process.communicate(timeout=60)[1] == ""
+    assert process.communicate(timeout=DEADLINE_S)[1] == ""
     assert process.returncode == 0
 
 

@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,6 +15,7 @@ import pytest
 
 from kernelrl_core.runs.directory import RunDir
 from kernelrl_core.runs.lock_holder import lock_holder
+from kernelrl_testing.waiting import DEADLINE_S, wait_until
 
 FAKES = Path(__file__).parents[1] / "fakes"
 MAIN = [sys.executable, "-c", "from kernelrl_core.cli.main import main; main()"]
@@ -29,8 +29,8 @@ rewards:   {correct: {use: fake}}
 train:     {tasks_per_step: 2, group_size: 4, steps: 3, learning_rate: 0.1}
 """
 
-LONG = ("policy.delay_s=0.5", "train.steps=12")
-"""Overrides for a run of about 7 seconds."""
+HELD = ("policy.gate=gate",)
+"""Overrides for a run that gives its first reply after `go_on`."""
 
 Kernelrl = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -39,12 +39,13 @@ Kernelrl = Callable[..., "subprocess.CompletedProcess[str]"]
 def kernelrl(tmp_path: Path) -> Iterator[Kernelrl]:
     """Runs a command in a new interpreter. At the end, runs that are still active are killed."""
     (tmp_path / "small.yaml").write_text(RECIPE)
+    (tmp_path / "gate").write_text("0")
     environment = {**os.environ, "PYTHONPATH": str(FAKES), "KERNELRL_CACHE_DIR": str(tmp_path / "cache")}
     environment.pop("TINKER_API_KEY", None)
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [*MAIN, *arguments], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60
+            [*MAIN, *arguments], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=DEADLINE_S
         )
 
     yield run
@@ -54,38 +55,40 @@ def kernelrl(tmp_path: Path) -> Iterator[Kernelrl]:
                 holder.signal(signal.SIGKILL)
 
 
+def go_on(folder: Path) -> None:
+    (folder / "gate").unlink()
+
+
 def wait_for_the_end(run: Path) -> str:
-    deadline = time.monotonic() + 60
-    while RunDir(run).state()[0] == "running":
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(lambda: RunDir(run).state()[0] != "running")
     return RunDir(run).state()[0]
 
 
 def test_a_detached_run_ends_without_the_command_that_started_it(kernelrl: Kernelrl, tmp_path: Path) -> None:
-    done = kernelrl("run", "small.yaml", "--name", "a", "--detach", *LONG)
+    done = kernelrl("run", "small.yaml", "--name", "a", "--detach", *HELD)
     assert done.returncode == 0, done.stderr
     first, detached, *commands = done.stdout.splitlines()
     pid = int(re.fullmatch(r"detached: runs/a \(process (\d+)\)", detached)[1])  # type: ignore[index]
     assert first == "run: runs/a"
     assert commands == [f"  kernelrl {line}" for line in ("status a", "logs a -f", "watch a", "stop a")]
     assert os.getsid(pid) == pid != os.getsid(0)
+    go_on(tmp_path)
     assert wait_for_the_end(tmp_path / "runs/a") == "finished"
 
 
 def test_the_log_has_each_line_once_and_the_result(kernelrl: Kernelrl, tmp_path: Path) -> None:
-    kernelrl("run", "small.yaml", "--name", "a", "--detach", *LONG)
+    kernelrl("run", "small.yaml", "--name", "a", "--detach", *HELD)
+    go_on(tmp_path)
     wait_for_the_end(tmp_path / "runs/a")
-    deadline = time.monotonic() + 30
-    while "state " not in (log := (tmp_path / "runs/a/logs.log").read_text()):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    assert log.count("step 2/12") == 1
+    log_file = tmp_path / "runs/a/logs.log"
+    wait_until(lambda: "state " in log_file.read_text())
+    log = log_file.read_text()
+    assert log.count("step 2/3") == 1
     assert re.search(r"^state +finished$", log, re.M)
 
 
 def test_a_detached_run_has_no_terminal(kernelrl: Kernelrl, tmp_path: Path) -> None:
-    done = kernelrl("run", "small.yaml", "--name", "a", "--detach", "--json", *LONG)
+    done = kernelrl("run", "small.yaml", "--name", "a", "--detach", "--json", *HELD)
     pid = json.loads(done.stdout)["pid"]
     # The number of the controlling terminal; 0 without one.
     assert Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[4] == "0"
@@ -118,7 +121,7 @@ def test_a_policy_that_fails_to_start_is_reported_with_the_exit_code(kernelrl: K
 
 
 def test_a_run_that_is_in_use_is_reported(kernelrl: Kernelrl, tmp_path: Path) -> None:
-    kernelrl("run", "small.yaml", "--name", "a", "--detach", "policy.delay_s=5")
+    kernelrl("run", "small.yaml", "--name", "a", "--detach", *HELD)
     failed = kernelrl("resume", "a", "--detach")
     assert failed.returncode == 2
     assert "run runs/a is in use by another process" in failed.stderr
@@ -132,11 +135,12 @@ def test_a_run_that_ends_early_prints_its_result(kernelrl: Kernelrl) -> None:
 
 
 def test_a_stopped_run_resumes_detached(kernelrl: Kernelrl, tmp_path: Path) -> None:
-    kernelrl("run", "small.yaml", "--name", "a", "--detach", *LONG)
+    kernelrl("run", "small.yaml", "--name", "a", "--detach", *HELD)
     assert kernelrl("stop", "a", "--now").returncode == 0
     assert RunDir(tmp_path / "runs/a").state()[0] == "stopped"
     done = kernelrl("resume", "a", "--detach")
     assert (done.returncode, "detached: runs/a" in done.stdout) == (0, True)
+    go_on(tmp_path)
     assert wait_for_the_end(tmp_path / "runs/a") == "finished"
     finished = kernelrl("resume", "a", "--detach")
     assert (finished.returncode, "detached" in finished.stdout) == (0, False)
@@ -152,9 +156,8 @@ def test_ctrl_c_before_the_run_is_detached_stops_it(kernelrl: Kernelrl, tmp_path
     environment = {**os.environ, "PYTHONPATH": str(FAKES), "KERNELRL_CACHE_DIR": str(tmp_path / "cache")}
     pipe = subprocess.PIPE
     with subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=pipe, stderr=pipe, text=True) as launcher:
-        while not (tmp_path / "runs/a/logs.log").exists() or not (tmp_path / "runs/a/logs.log").stat().st_size:
-            assert launcher.poll() is None
-            time.sleep(0.05)
+        log = tmp_path / "runs/a/logs.log"
+        wait_until(lambda: log.exists() and log.stat().st_size, process=launcher)
         launcher.send_signal(signal.SIGINT)
-        assert launcher.wait(timeout=30) == 130
+        assert launcher.wait(timeout=DEADLINE_S) == 130
     assert wait_for_the_end(tmp_path / "runs/a") == "stopped"

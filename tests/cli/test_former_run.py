@@ -17,6 +17,8 @@ from typing import Any
 
 import pytest
 
+from kernelrl_testing.waiting import DEADLINE_S
+
 ROOT = Path(__file__).parents[1]
 MAIN = [sys.executable, "-c", "from kernelrl_core.cli.main import main; main()"]
 DATA = ROOT / "data" / "former_run"
@@ -29,7 +31,9 @@ def kernelrl(tmp_path: Path) -> Callable[..., str]:
     def run(*arguments: str) -> str:
         environment = {**os.environ, "PYTHONPATH": str(ROOT / "fakes"), "KERNELRL_CACHE_DIR": str(tmp_path / "cache")}
         command = [*MAIN, *arguments]
-        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=DEADLINE_S
+        )
         assert done.returncode == 0, done.stderr
         return done.stdout
 

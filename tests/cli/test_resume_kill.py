@@ -14,11 +14,12 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from kernelrl_testing.waiting import takes, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -115,9 +116,8 @@ def _kill_at(moments: random.Random, process: subprocess.Popen[bytes], place: Pl
     """Kill the process shortly after some number of rows is written; returns whether it was still alive."""
     # Rows of attempts that were lost stay, so that there may be more than in the undisturbed run.
     rows = moments.randint(min(place.written(), whole.written()), whole.written())
-    while process.poll() is None and place.written() < rows:
-        time.sleep(0.005)
-    time.sleep(moments.uniform(0.0, 0.3))
+    wait_until(lambda: process.poll() is not None or place.written() >= rows)
+    takes(moments.uniform(0.0, 0.3))
     alive = process.poll() is None
     process.send_signal(signal.SIGKILL)
     process.wait()

@@ -20,6 +20,7 @@ from kernelrl_core.plugins.registry import registry
 from kernelrl_core.recipe.explain import explain
 from kernelrl_core.runs.directory import RunDir
 from kernelrl_core.sources.yaml import load_yaml
+from kernelrl_testing.waiting import DEADLINE_S, wait_until
 
 FAKES = Path(__file__).parents[1] / "fakes"
 MAIN = [sys.executable, "-c", "from kernelrl_core.cli.main import main; main()"]
@@ -64,17 +65,11 @@ def start(tmp_path: Path, command_server: CommandServer) -> Callable[..., Proces
 def kernelrl(start: Callable[..., Process]) -> Run:
     def run(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
         process = start(*arguments, **options)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=DEADLINE_S)
         assert "Traceback" not in err, err
         return subprocess.CompletedProcess(arguments, process.returncode, out, err)
 
     return run
-
-
-def wait_until(process: Process, condition: Callable[[], bool]) -> None:
-    while not condition():
-        assert process.poll() is None, process.communicate()[1]
-        time.sleep(0.01)
 
 
 def rows(path: Path) -> list[dict[str, Any]]:
@@ -153,7 +148,7 @@ def test_a_killed_run_resumes_to_the_same_result(kernelrl: Run, start: Any, tmp_
     assert kernelrl("run", "small.yaml", "--name", "whole", slow).returncode == 0
     process = start("run", "small.yaml", "--name", "a", slow, new=True)
     samples = tmp_path / "runs/a/samples.jsonl"
-    wait_until(process, lambda: samples.exists() and samples.read_text().count("\n") >= 20)
+    wait_until(lambda: samples.exists() and samples.read_text().count("\n") >= 20, process=process)
     process.send_signal(signal.SIGKILL)
     process.communicate()
     status = json.loads(kernelrl("status", "a", "--json", new=True).stdout)
@@ -171,11 +166,13 @@ def test_an_interrupt_ends_after_the_step_and_a_second_one_at_once(
 ) -> None:
     process = start("run", "small.yaml", "--name", "a", "policy.delay_s=0.3", "train.steps=50")
     samples = tmp_path / "runs/a/samples.jsonl"
-    wait_until(process, lambda: samples.exists() and bool(samples.read_text()))
-    for _ in range(presses):
+    wait_until(lambda: samples.exists() and samples.read_text(), process=process)
+    process.send_signal(signal.SIGINT)
+    if presses == 2:
+        state = tmp_path / "runs/a/state.json"
+        wait_until(lambda: json.loads(state.read_text()).get("progress", {}).get("stopping"), process=process)
         process.send_signal(signal.SIGINT)
-        time.sleep(0.05)
-    _out, err = process.communicate(timeout=30)
+    _out, err = process.communicate()
     assert process.returncode == 130, err
     assert "Traceback" not in err
     assert ("stopped immediately" in err) == (presses == 2)
@@ -187,10 +184,9 @@ def test_an_interrupt_ends_after_the_step_and_a_second_one_at_once(
 def test_one_interrupt_stops_the_start_of_the_policy(kernelrl: Run, start: Any, tmp_path: Path) -> None:
     process = start("run", "small.yaml", "--name", "a", "policy.start_s=60")
     state = tmp_path / "runs/a/state.json"
-    wait_until(process, lambda: state.exists() and "running" in state.read_text())
-    time.sleep(0.5)
+    wait_until(lambda: state.exists() and "preparing policy" in state.read_text(), process=process)
     process.send_signal(signal.SIGINT)
-    _out, err = process.communicate(timeout=10)
+    _out, err = process.communicate()
     assert process.returncode == 130, err
     assert "Traceback" not in err
     assert "stopped during the preparation; a warm start that had not ended is lost; continue with: kernelrl" in err
@@ -301,7 +297,7 @@ def test_a_closed_terminal_stops_the_run_after_its_step(kernelrl: Run, start: An
         process, lambda: (tmp_path / "runs/a/samples.jsonl").exists() and rows(tmp_path / "runs/a/samples.jsonl")
     )
     process.send_signal(signal.SIGHUP)
-    process.communicate(timeout=60)
+    process.communicate(timeout=DEADLINE_S)
     assert process.returncode == 130
     assert json.loads(kernelrl("status", "a", "--json").stdout)["state"] == "stopped"
     assert kernelrl("resume", "a").returncode == 0
@@ -515,7 +511,7 @@ def test_an_extended_run_that_ends_before_it_starts_is_not_finished(kernelrl: Ru
 def test_status_shows_the_phase_of_a_running_run_from_its_start_on(kernelrl: Run, start: Any, tmp_path: Path) -> None:
     process = start("run", "small.yaml", "--name", "a", "policy.start_s=60")
     state = tmp_path / "runs/a/state.json"
-    wait_until(process, lambda: state.exists() and "progress" in json.loads(state.read_text()))
+    wait_until(lambda: state.exists() and "progress" in json.loads(state.read_text()), process=process)
     facts = json.loads(kernelrl("status", "a", "--json").stdout)
     assert (facts["state"], facts["progress"]["phase"]) == ("running", "start")
     assert "now    start: " in kernelrl("status", "a").stdout
@@ -526,7 +522,7 @@ def test_status_shows_the_phase_of_a_running_run_from_its_start_on(kernelrl: Run
         assert done.returncode == 2
         assert re.search(early, done.stderr), done.stderr
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=30)
+    process.communicate(timeout=DEADLINE_S)
     facts = json.loads(kernelrl("status", "a", "--json").stdout)
     assert (facts["state"], facts["progress"]) == ("stopped", None)
 

@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar
@@ -22,6 +21,7 @@ from kernelrl_core.errors import KernelRLError
 from kernelrl_core.runs import lock_holder as module
 from kernelrl_core.runs.directory import RunDir
 from kernelrl_core.runs.lock_holder import LockHolder, lock_holder
+from kernelrl_testing.waiting import DEADLINE_S, wait_until
 
 FAKES = Path(__file__).parents[1] / "fakes"
 RECIPE = """
@@ -71,9 +71,7 @@ def active(start: Start, tmp_path: Path) -> Callable[..., Command]:
     def starter(name: str, *overrides: str) -> Command:
         process = start("run", "small.yaml", "--name", name, *overrides)
         samples = tmp_path / "runs" / name / "samples.jsonl"
-        while not (samples.exists() and samples.stat().st_size):
-            assert process.poll() is None, process.communicate()
-            time.sleep(0.01)
+        wait_until(lambda: samples.exists() and samples.stat().st_size, process=process)
         return process
 
     return starter
@@ -101,8 +99,7 @@ def test_a_second_stop_changes_nothing(kernelrl: Any, active: Any, tmp_path: Pat
     process = active("a", "policy.delay_s=0.8", "episode.turns=8")
     kernelrl("stop", "a")
     recorded = tmp_path / "runs/a/state.json"
-    while not json.loads(recorded.read_text()).get("progress", {}).get("stopping"):
-        time.sleep(0.01)
+    wait_until(lambda: json.loads(recorded.read_text()).get("progress", {}).get("stopping"), process=process)
     assert "stops after this step" in kernelrl("status", "a").stdout
     assert "already stops after its step" in kernelrl("stop", "a").stdout
     process.communicate()
@@ -177,7 +174,7 @@ def test_the_process_with_the_lock_is_found_and_not_the_recorded_one(
     with found:
         assert found.pid == holder.pid
         found.signal(signal.SIGTERM)
-        assert found.wait(30)
+        assert found.wait(DEADLINE_S)
     assert holder.wait() == -signal.SIGTERM
 
 

@@ -15,6 +15,7 @@ from kernelrl_core.environment.evaluation_service import EvaluationService
 from kernelrl_core.errors import EvaluationError, InfrastructureError, KernelRLError, PluginError, UsageError
 from kernelrl_core.types import Evaluation, EvaluationRequest, Outcome
 from kernelrl_testing.values import make_request
+from kernelrl_testing.waiting import takes_async, wait_until_async
 
 
 def request(name: str = "a") -> EvaluationRequest:
@@ -37,7 +38,7 @@ class Fake(Evaluator):
 
     async def start(self) -> None:
         self.starts += 1
-        await asyncio.sleep(0)
+        await takes_async(0)
 
     def identity(self) -> str:
         assert self.starts
@@ -48,7 +49,7 @@ class Fake(Evaluator):
         self.running += 1
         self.most = max(self.most, self.running)
         try:
-            await asyncio.sleep(self.seconds)
+            await takes_async(self.seconds)
         except asyncio.CancelledError:
             self.cancelled += 1
             raise
@@ -86,7 +87,7 @@ def test_cancelled_caller_does_not_cancel_the_others(gone: int) -> None:
         fake = Fake()
         made = service(fake)
         waiters = [asyncio.create_task(made.evaluate(request())) for _ in range(5)]
-        await asyncio.sleep(0.01)
+        await wait_until_async(lambda: fake.started)
         waiters[gone].cancel()
         evaluations = await asyncio.gather(*waiters, return_exceptions=True)
         assert [isinstance(evaluation, Evaluation) for evaluation in evaluations].count(True) == 4
@@ -101,12 +102,11 @@ def test_evaluation_without_callers_is_cancelled() -> None:
         fake = Fake(seconds=10)
         made = service(fake)
         waiters = [asyncio.create_task(made.evaluate(request())) for _ in range(3)]
-        await asyncio.sleep(0.02)
+        await wait_until_async(lambda: fake.started)
         for waiter in waiters:
             waiter.cancel()
         await asyncio.gather(*waiters, return_exceptions=True)
-        await asyncio.sleep(0.02)
-        assert fake.cancelled == 1
+        await wait_until_async(lambda: fake.cancelled == 1)
         fake.seconds = 0.0
         assert (await made.evaluate(request("b"))).correct
         await made.aclose()
@@ -143,8 +143,7 @@ def test_waiting_evaluations_begin_when_the_capacity_grows() -> None:
         fake = Fake(capacity=1, seconds=0.01)
         made = service(fake)
         waiting = [asyncio.create_task(made.evaluate(request(str(n)))) for n in range(9)]
-        await asyncio.sleep(0.005)
-        assert fake.running == 1
+        await wait_until_async(lambda: fake.running == 1)
         fake.capacity = 4
         await asyncio.gather(*waiting)
         assert fake.most == 4
@@ -158,7 +157,7 @@ def test_a_cancelled_wait_leaves_its_place_to_the_next() -> None:
         fake = Fake(capacity=1, seconds=0.01)
         made = service(fake)
         first, second, third = (asyncio.create_task(made.evaluate(request(str(n)))) for n in range(3))
-        await asyncio.sleep(0.005)
+        await wait_until_async(lambda: fake.started)
         second.cancel()
         await asyncio.gather(first, third)
         assert fake.started == 2

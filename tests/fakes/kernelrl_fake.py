@@ -5,7 +5,6 @@ It runs the whole command line in a second, without torch and without executing 
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import hashlib
 import json
@@ -48,6 +47,7 @@ from kernelrl_core.api.policies import (
 )
 from kernelrl_core.api.rewards import RewardBounds, Turn
 from kernelrl_core.api.tasks import Task
+from kernelrl_testing.waiting import takes_async, wait_until_async
 
 SOURCE = """import torch
 
@@ -62,6 +62,8 @@ class ModelNew(torch.nn.Module):
 class PolicyOptions(policies.PolicyConfig):
     delay_s: float = 0.0
     start_s: float = 0.0
+    gate: Path | None = None
+    """File with the number of replies that this process may give; the others wait until it is larger or removed."""
     fail: str = ""
     lost: float = 0.0
     losses: tuple[str, ...] = ("importance_sampling", "ppo")
@@ -73,13 +75,15 @@ class PolicyOptions(policies.PolicyConfig):
 
 class Policy(policies.TrainablePolicy):
     context_tokens = 100_000
+    given = 0
+    """Replies of this process."""
 
     def __init__(self, options: PolicyOptions) -> None:
         self.options, self.weight = options, 0.4
         self.capabilities = options.capabilities()
 
     async def start(self, context: PolicyContext) -> None:
-        await asyncio.sleep(self.options.start_s)
+        await takes_async(self.options.start_s)
         self._fail("start")
         context.say("fake policy started")
 
@@ -88,7 +92,9 @@ class Policy(policies.TrainablePolicy):
         return Prompt(tuple(messages), tuple(text.encode()[:50]))
 
     async def sample(self, prompt: Prompt, settings: SamplingSettings) -> Reply:
-        await asyncio.sleep(self.options.delay_s)
+        await takes_async(self.options.delay_s)
+        if self.options.gate is not None:
+            await _admitted(self.options.gate)
         self._fail("sample")
         if random.Random(settings.seed + 1).random() < self.options.lost:
             raise InfrastructureError("planted: the endpoint is away", fix="start the endpoint")
@@ -124,6 +130,17 @@ class Policy(policies.TrainablePolicy):
             raise RuntimeError(f"planted in {where}")
 
 
+async def _admitted(gate: Path) -> None:
+    def is_open() -> bool:
+        try:
+            return Policy.given < int(gate.read_text() or 0)
+        except FileNotFoundError:
+            return True
+
+    await wait_until_async(is_open)
+    Policy.given += 1
+
+
 @attrs.frozen
 class EvaluatorOptions(evaluators.EvaluatorConfig):
     padding: int = 0
@@ -139,7 +156,7 @@ class Evaluator(evaluators.Evaluator):
         self.options, self.capacity = options, options.capacity
 
     async def evaluate(self, request: EvaluationRequest) -> Evaluation:
-        await asyncio.sleep(self.options.delay_s)
+        await takes_async(self.options.delay_s)
         if self.options.log is not None:
             with self.options.log.open("a") as stream:
                 stream.write(f"{request.source_sha256}\n")

@@ -14,6 +14,7 @@ import pytest
 from kernelrl_core.api.policies import DeviceLease
 from kernelrl_core.errors import MissingPrerequisite
 from kernelrl_core.interfaces.device_lease import lock_directory
+from kernelrl_testing.waiting import takes, wait_until
 
 LONG_S = 60
 """Time limit of events that must happen, also on a slow machine."""
@@ -32,7 +33,7 @@ class Clock:
         return now
 
     def sleep(self, seconds: float) -> None:
-        time.sleep(seconds)
+        takes(seconds)
 
     def pass_by(self, seconds: float, waiting: threading.Thread) -> None:
         """Advance the clock after the waiting thread has read it since the last advance."""
@@ -61,10 +62,7 @@ def lease(clock: Clock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Call
 
 
 def until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + LONG_S
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.005)
+    wait_until(condition, deadline_s=LONG_S)
 
 
 class Timed(threading.Thread):

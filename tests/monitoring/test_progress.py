@@ -15,6 +15,7 @@ from kernelrl_core.monitoring.events import PhaseStarted, TurnFinished
 from kernelrl_core.monitoring.progress import Progress, progress_text
 from kernelrl_core.types import Outcome
 from kernelrl_testing.values import make_turn
+from kernelrl_testing.waiting import wait_until_async
 
 
 def test_rate_and_time_left_follow_from_the_finished_samples() -> None:
@@ -43,10 +44,10 @@ def test_without_a_terminal_the_progress_is_printed_and_recorded(
     async def work() -> None:
         reporting = asyncio.create_task(console.keep_reporting())
         console.say("warm start: step 1 of 2")
-        await asyncio.sleep(0.1)
+        await wait_until_async(lambda: recorded and recorded[-1]["detail"])
         console.handle(PhaseStarted("step 1", 4))
         console.handle(TurnFinished(make_turn(Outcome.CORRECT), "train", {}))
-        await asyncio.sleep(0.1)
+        await wait_until_async(lambda: recorded[-1]["samples"])
         reporting.cancel()
 
     asyncio.run(work())

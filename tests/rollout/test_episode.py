@@ -51,6 +51,7 @@ from kernelrl_core.types import (
 )
 from kernelrl_testing.fakes import FakeEnvironment, FakePolicy
 from kernelrl_testing.training import make_recipe
+from kernelrl_testing.waiting import DEADLINE_S, takes_async
 
 RECIPE = make_recipe(
     episode=EpisodeSettings(turns=3),
@@ -349,7 +350,7 @@ def test_cancelled_evaluation_leaves_the_episode_unchanged() -> None:
 
     async def scene() -> None:
         work = asyncio.create_task(episode.submit(request, Sampled(RIGHT)))
-        await asyncio.sleep(0)
+        await takes_async(0)
         work.cancel()
         await asyncio.gather(work, return_exceptions=True)
         assert work.cancelled()
@@ -506,7 +507,7 @@ def test_a_cancelled_sample_records_nothing_and_frees_its_slot() -> None:
         assert work.cancelled()
         # The slot is free, and the episode continues with the same request.
         scene.policy.replies += [WRONG, WRONG, WRONG]
-        await asyncio.wait_for(run_episode(scene.runner, scene.sampler, scene.recorder), 5)
+        await asyncio.wait_for(run_episode(scene.runner, scene.sampler, scene.recorder), DEADLINE_S)
 
     asyncio.run(play())
     first, again, *_ = scene.policy.requests
@@ -527,7 +528,7 @@ def test_no_slot_is_held_while_a_reply_is_evaluated() -> None:
     scene.environment.evaluate_reply = evaluate_reply
 
     async def play() -> None:
-        await asyncio.wait_for(run_episode(scene.runner, scene.sampler, scene.recorder), 5)
+        await asyncio.wait_for(run_episode(scene.runner, scene.sampler, scene.recorder), DEADLINE_S)
 
     asyncio.run(play())
     assert taken == [where(0), where(1), where(2)]

@@ -14,6 +14,7 @@ from kernelrl_core.rollout.session import Session
 from kernelrl_core.types import Example, Group, Outcome, SampleId, Task, Turn
 from kernelrl_testing.fakes import FakeEnvironment, FakePolicy, numbered_tasks
 from kernelrl_testing.training import make_recipe
+from kernelrl_testing.waiting import takes_async
 
 TASKS = numbered_tasks(train=2)
 RECIPE = make_recipe(retriever=RetrieverUse("fake"), episode=EpisodeSettings(turns=2))
@@ -30,7 +31,7 @@ class Environment(FakeEnvironment):
         self.recorded: list[Turn] = []
 
     async def examples(self, task: Task, recorded: Turn | None = None) -> RetrievedExamples:
-        await asyncio.sleep(0.01)
+        await takes_async(0.01)
         if recorded is not None:
             self.recorded.append(recorded)
             return RetrievedExamples(tuple(Example("r", "k", id=one.id) for one in recorded.examples))

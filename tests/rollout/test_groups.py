@@ -14,6 +14,7 @@ from kernelrl_core.plugins.boundary import first_error
 from kernelrl_core.rollout.groups import Rollout, RolloutQueue
 from kernelrl_core.types import Episode, Group, Outcome, SampleId, Task
 from kernelrl_testing.values import make_turn
+from kernelrl_testing.waiting import DEADLINE_S, takes_async, wait_until_async
 
 TASKS = [Task(f"t{i}", "") for i in range(3)]
 Place = tuple[int, int, int]
@@ -34,7 +35,7 @@ class Episodes:
             place = (step, index, number)
             self.started.append(place)
             try:
-                await asyncio.sleep(0)
+                await takes_async(0)
                 if self._run is not None:
                     await self._run(place)
             except asyncio.CancelledError:
@@ -50,7 +51,7 @@ def slow(seconds: dict[int, float]) -> Callable[[Place], Awaitable[None]]:
     """Duration of the episodes of each task, in seconds."""
 
     async def run(place: Place) -> None:
-        await asyncio.sleep(seconds.get(place[1], 0.0))
+        await takes_async(seconds.get(place[1], 0.0))
 
     return run
 
@@ -66,7 +67,7 @@ async def groups_of(rollout: Rollout) -> list[Group]:
 
 def play(scene: Coroutine[Any, Any, Any]) -> Any:
     async def limited() -> Any:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(DEADLINE_S):
             return await scene
 
     return asyncio.run(limited())
@@ -99,7 +100,7 @@ def test_group_is_yielded_when_all_groups_before_it_are_complete() -> None:
 
 def test_episodes_of_a_group_are_in_order() -> None:
     async def run(place: Place) -> None:
-        await asyncio.sleep(0.02 * (1 - place[2]))
+        await takes_async(0.02 * (1 - place[2]))
 
     groups = play(groups_of(Episodes(run).rollout()))
     assert [[episode.turns[0].id.attempt for episode in group.episodes] for group in groups] == [[0, 1]] * 3
@@ -121,7 +122,7 @@ def test_a_rollout_that_is_not_entered_runs_nothing() -> None:
 
     async def scene() -> None:
         episodes.rollout()
-        await asyncio.sleep(0.01)
+        await takes_async(0.01)
 
     play(scene())
     assert episodes.started == []
@@ -132,7 +133,7 @@ def test_error_of_an_episode_cancels_the_others_and_is_raised() -> None:
         if place == (0, 1, 0):
             raise KernelRLError("planted")
         if place[1] > 0:
-            await asyncio.sleep(60)
+            await takes_async(60)
 
     episodes = Episodes(run)
     seen: list[str] = []
@@ -165,7 +166,7 @@ def test_spent_budget_is_raised_after_the_other_episodes_end() -> None:
     async def run(place: Place) -> None:
         if place == (0, 0, 0):
             raise BudgetReached("spent")
-        await asyncio.sleep(0.01)
+        await takes_async(0.01)
 
     episodes = Episodes(run)
     seen: list[str] = []
@@ -187,9 +188,9 @@ def test_cancelling_a_rollout_cancels_and_awaits_all_episodes() -> None:
 
     async def run(place: Place) -> None:
         try:
-            await asyncio.sleep(60)
+            await takes_async(60)
         finally:
-            await asyncio.sleep(0.01)  # cleaning up takes a moment
+            await takes_async(0.01)  # cleaning up takes a moment
             cleaned.append(place)
 
     episodes = Episodes(run)
@@ -197,8 +198,7 @@ def test_cancelling_a_rollout_cancels_and_awaits_all_episodes() -> None:
     async def scene() -> None:
         before = asyncio.all_tasks()
         work = asyncio.create_task(groups_of(episodes.rollout()))
-        await asyncio.sleep(0.01)
-        assert len(episodes.started) == 6
+        await wait_until_async(lambda: len(episodes.started) == 6)
         work.cancel()
         await asyncio.gather(work, return_exceptions=True)
         assert work.cancelled()
@@ -315,7 +315,7 @@ def test_error_of_a_step_ahead_is_raised_by_its_own_groups() -> None:
             failed.set()
             raise KernelRLError("planted")
         if place[0] == 1:
-            await asyncio.sleep(60)
+            await takes_async(60)
 
     episodes = Episodes(run)
     done: list[str] = []
@@ -325,7 +325,7 @@ def test_error_of_a_step_ahead_is_raised_by_its_own_groups() -> None:
             await queue.start(0)
             await collect(queue.groups(0))
             await failed.wait()  # the update
-            await asyncio.sleep(0.01)
+            await takes_async(0.01)
             done.append("update")
             await collect(queue.groups(1))
 
@@ -338,14 +338,14 @@ def test_error_of_a_step_ahead_is_raised_by_its_own_groups() -> None:
 
 def test_leaving_the_queue_cancels_all_started_steps() -> None:
     async def run(place: Place) -> None:
-        await asyncio.sleep(60)
+        await takes_async(60)
 
     episodes = Episodes(run)
 
     async def scene() -> None:
         async with RolloutQueue(episodes.rollout, 3, staleness=1, fills_slots=True) as queue:
             await queue.start(0)
-            await asyncio.sleep(0.01)
+            await wait_until_async(lambda: len(episodes.started) == 12)
 
     play(scene())
     assert sorted(episodes.cancelled) == sorted(episodes.started)
@@ -362,8 +362,7 @@ def test_cancelling_the_consumer_cancels_all_started_steps() -> None:
 
     async def scene() -> None:
         work = asyncio.create_task(consume())
-        await asyncio.sleep(0.01)
-        assert len(episodes.started) == 12
+        await wait_until_async(lambda: len(episodes.started) == 12)
         work.cancel()
         await asyncio.gather(work, return_exceptions=True)
         assert work.cancelled()

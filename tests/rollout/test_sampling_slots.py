@@ -10,6 +10,7 @@ import pytest
 from kernelrl_core.monitoring.timeline import Timeline
 from kernelrl_core.rollout.sampling_slots import SamplingSlots
 from kernelrl_core.types import SampleId
+from kernelrl_testing.waiting import DEADLINE_S, takes_async
 
 
 def served(slots: SamplingSlots, waiting: Sequence[SampleId]) -> list[SampleId]:
@@ -24,7 +25,7 @@ def served(slots: SamplingSlots, waiting: Sequence[SampleId]) -> list[SampleId]:
         async with asyncio.TaskGroup() as everything, slots.hold(SampleId(0, 9, 9, 0)):
             for sample in waiting:
                 everything.create_task(hold(sample))
-            await asyncio.sleep(0)
+            await takes_async(0)
 
     asyncio.run(play())
     return order
@@ -67,7 +68,7 @@ def test_unfinished_long_reply_raises_the_estimate_of_its_task(monkeypatch: pyte
             now = 100.0
             for sample in (SampleId(0, 0, 1, 0), SampleId(0, 1, 1, 0)):
                 everything.create_task(hold(sample))
-            await asyncio.sleep(0)
+            await takes_async(0)
 
     asyncio.run(play())
     assert [sample.task_index for sample in order] == [1, 0]
@@ -85,14 +86,14 @@ def test_cancelled_sample_frees_its_slot() -> None:
     async def play() -> None:
         async def hold(sample: SampleId) -> None:
             async with slots.hold(sample):
-                await asyncio.sleep(60)
+                await takes_async(60)
 
         first, second = (asyncio.create_task(hold(SampleId(0, 0, attempt, 0))) for attempt in range(2))
-        await asyncio.sleep(0)
+        await takes_async(0)
         second.cancel()
         first.cancel()
         await asyncio.gather(first, second, return_exceptions=True)
-        async with asyncio.timeout(1), slots.hold(SampleId(0, 0, 2, 0)):
+        async with asyncio.timeout(DEADLINE_S), slots.hold(SampleId(0, 0, 2, 0)):
             pass
 
     asyncio.run(play())
@@ -106,11 +107,11 @@ def test_training_and_held_out_evaluation_may_wait_with_equal_sample_ids(capacit
     async def hold(sample: SampleId) -> None:
         nonlocal n_sampled
         async with slots.hold(sample):
-            await asyncio.sleep(0.001)
+            await takes_async(0.001)
             n_sampled += 1
 
     async def play() -> None:
-        async with asyncio.timeout(5), asyncio.TaskGroup() as everything:
+        async with asyncio.timeout(DEADLINE_S), asyncio.TaskGroup() as everything:
             for _purpose in ("train", "eval"):
                 for attempt in range(4):
                     everything.create_task(hold(SampleId(1, 0, attempt, 0)))

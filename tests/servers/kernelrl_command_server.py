@@ -14,13 +14,12 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-POLL_S = 0.005
+from kernelrl_testing.waiting import DEADLINE_S, wait_until
 
 
 class Command:
@@ -41,18 +40,17 @@ class Command:
         if self.poll() is None:
             os.kill(self.pid, number)
 
-    def communicate(self, timeout: float = 60.0) -> tuple[str, str]:
+    def communicate(self, timeout: float = DEADLINE_S) -> tuple[str, str]:
         """Wait for the end; standard output and standard error.
 
         Raises:
             subprocess.TimeoutExpired: the command still runs after `timeout` seconds; it is killed.
         """
-        deadline = time.monotonic() + timeout
-        while self.poll() is None:
-            if time.monotonic() > deadline:
-                self.send_signal(signal.SIGKILL)
-                raise subprocess.TimeoutExpired("kernelrl", timeout)
-            time.sleep(POLL_S)
+        try:
+            wait_until(lambda: self.poll() is not None, deadline_s=timeout)
+        except AssertionError:
+            self.send_signal(signal.SIGKILL)
+            raise subprocess.TimeoutExpired("kernelrl", timeout) from None
         return self.so_far()
 
     def so_far(self) -> tuple[str, str]:

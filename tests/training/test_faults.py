@@ -38,6 +38,7 @@ from kernelrl_core.types import SampleId, Turn
 from kernelrl_plugin_scripted.policy import ScriptedPolicy
 from kernelrl_testing.fakes import FakeEnvironment, FakePolicy
 from kernelrl_testing.training import make_recipe, train_here
+from kernelrl_testing.waiting import takes_async
 
 RECIPE = make_recipe(
     episode=EpisodeSettings(turns=2),
@@ -88,19 +89,19 @@ class Policy(FakePolicy):
         if self.fault is not None and (method, call) == (self.fault.method, self.fault.call):
             if self.fault.how == "loses":
                 raise InfrastructureError("planted: no connection")
-            await asyncio.sleep(0.01)  # until other episodes are under way
+            await takes_async(0.01)  # until other episodes are under way
             if self.fault.how == "fails":
                 raise RuntimeError("planted")
             if self.fault.how == "is cancelled":
                 raise asyncio.CancelledError  # as a client does that is closed by its own library
             assert self.run is not None
             self.run.cancel()
-            await asyncio.sleep(60)
+            await takes_async(60)
         if self.meeting is not None and method == self.meeting.method:
             self.meeting.entered.set()
             await self.meeting.raised.wait()
         if method == "sample" and self.slow_after is not None and call > self.slow_after:
-            await asyncio.sleep(0.05)
+            await takes_async(0.05)
         await super().before(method, argument)
 
 

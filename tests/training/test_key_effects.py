@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -46,6 +45,7 @@ from kernelrl_core.types.training import SamplingSettings, TrainingSample
 from kernelrl_testing.fakes import FakeEnvironment, FakePolicy, FakeTasks, numbered_tasks
 from kernelrl_testing.training import make_recipe, train_here
 from kernelrl_testing.values import make_candidate, make_evaluation, make_reply
+from kernelrl_testing.waiting import takes_async
 
 RECIPE = make_recipe(
     episode=EpisodeSettings(turns=3),
@@ -67,9 +67,9 @@ class Policy(FakePolicy):
         if method == "sample":
             if self.calls.count("sample") == self._lost:
                 raise InfrastructureError("no reply")
-            await asyncio.sleep(0.0 if "reference 1" in argument.messages[-1].content else 0.02)
+            await takes_async(0.0 if "reference 1" in argument.messages[-1].content else 0.02)
         elif method == "update":
-            await asyncio.sleep(0.02)  # long enough for replies that are sampled ahead
+            await takes_async(0.02)  # long enough for replies that are sampled ahead
 
     def reply(self, prompt: Prompt, settings: SamplingSettings) -> Reply:
         return make_reply("text", (1, 2), logprobs=(-0.1, -settings.seed % 7 / 10 - 0.1))

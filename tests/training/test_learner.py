@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -36,6 +35,7 @@ from kernelrl_core.types import (
 from kernelrl_testing.fakes import FakeEnvironment, FakePolicy, FakeTasks, numbered_tasks
 from kernelrl_testing.training import make_recipe, train_here
 from kernelrl_testing.values import make_evaluation
+from kernelrl_testing.waiting import takes_async
 
 TRAIN = TrainSettings(tasks_per_step=3, group_size=2, steps=2, length_norm="max_tokens", loss="ppo", substeps=2)
 RECIPE = make_recipe(
@@ -60,11 +60,11 @@ class Policy(FakePolicy):
     async def before(self, method: str, argument: Any) -> None:
         if method == "sample":
             number = argument.messages[0].content.split()[1]
-            await asyncio.sleep(self.delays[int(number)])
+            await takes_async(self.delays[int(number)])
             self.events.append(f"sampled {number}")
         elif method == "update":
             self.events.append(f"update {argument.step}")
-            await asyncio.sleep(self.train_s)
+            await takes_async(self.train_s)
         else:
             self.events.append(f"{method} {argument if method == 'logprobs' else argument[0].id}")
 

@@ -31,6 +31,7 @@ from kernelrl_core.types.audits import (
     read_audits,
 )
 from kernelrl_testing.fakes import FakeTasks
+from kernelrl_testing.waiting import takes_async
 
 SETTINGS = EvaluationSettings()
 TASKS = [Task(f"t/{name}", f"source of {name}") for name in ("a", "b", "c")]
@@ -59,7 +60,7 @@ class Auditor(Evaluator):
     async def audit(self, task: Task, settings: EvaluationSettings, timeout_s: float) -> TaskAudit:
         self.audited.append(task.id)
         if task.id == self._stop_at:
-            await asyncio.sleep(60)
+            await takes_async(60)
         return audit_of(task, settings, unaudited="too slow" if task.id == self._unaudited else None)
 
 

@@ -7,12 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from kernelrl_testing.waiting import DEADLINE_S, wait_until
 
 FAKES = Path(__file__).parents[3] / "tests/fakes"
 MAIN = [sys.executable, "-c", "from kernelrl_core.cli.main import main; main()"]
@@ -49,7 +50,7 @@ def start(tmp_path: Path) -> Start:
 def kernelrl(start: Start) -> Run:
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         process = start(*arguments)
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=DEADLINE_S)
         assert "Traceback" not in err, err
         return subprocess.CompletedProcess(arguments, process.returncode, out, err)
 
@@ -114,15 +115,20 @@ def test_both_recipes_are_trained_with_each_seed_and_compared(kernelrl: Run, tmp
 
 def test_a_killed_comparison_is_continued(kernelrl: Run, start: Start, tmp_path: Path) -> None:
     """The first run is finished, the second one stopped; neither finished replies nor finished runs are repeated."""
-    arguments = ("ablate", "small.yaml", "policy.delay_s=0.2", "--seeds", "0")
+    gate = tmp_path / "gate"
+    arguments = ("ablate", "small.yaml", f"policy.gate={gate}", "--seeds", "0")
+    # The first run has 2 steps of 2 * 4 replies and an evaluation of 4 * 4; the second one gives 3 of its replies.
+    gate.write_text(str(2 * 2 * 4 + 4 * 4 + 3))
     process = start(*arguments)
-    deadline = time.monotonic() + 60
-    while not any(path.stat().st_size for path in tmp_path.glob("runs/small-changed-*/samples.jsonl")):
-        assert process.poll() is None, process.communicate()[1]
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+
+    def second(name: str) -> str:
+        return "".join(path.read_text() for path in tmp_path.glob(f"runs/small-changed-*/{name}"))
+
+    wait_until(lambda: second("samples.jsonl"), process=process)
     process.send_signal(signal.SIGTERM)
-    stopped = process.communicate(timeout=60)[1]
+    wait_until(lambda: json.loads(second("state.json")).get("progress", {}).get("stopping"), process=process)
+    gate.unlink()
+    stopped = process.communicate(timeout=DEADLINE_S)[1]
     assert process.returncode == 130
     assert "the same command continues" in stopped
     base = next(tmp_path.glob("runs/small-base-*"))

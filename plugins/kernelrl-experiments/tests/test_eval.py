@@ -9,13 +9,14 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from kernelrl_command_server import Command, CommandServer
+
+from kernelrl_testing.waiting import DEADLINE_S, wait_until
 
 FAKES = Path(__file__).parents[3] / "tests/fakes"
 MAIN = [sys.executable, "-c", "from kernelrl_core.cli.main import main; main()"]
@@ -47,7 +48,7 @@ def start(tmp_path: Path, command_server: CommandServer) -> Callable[..., Comman
 @pytest.fixture
 def kernelrl(start: Callable[..., Command]) -> Call:
     def call(*arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-        out, err = (process := start(*arguments)).communicate(timeout=60)
+        out, err = (process := start(*arguments)).communicate(timeout=DEADLINE_S)
         assert "Traceback" not in err, err
         assert process.returncode == code, err
         return subprocess.CompletedProcess(arguments, process.returncode, out, err)
@@ -141,9 +142,7 @@ def test_a_killed_evaluation_repeats_nothing_that_was_finished(
     slow = "policy.delay_s=0.2"
     process = start(*arguments, slow, "sampling.concurrency=1")
     partial = tmp_path / "out.json.000003.partial"
-    while not partial.exists() or partial.read_text().count("\n") < 4:
-        assert process.poll() is None, process.communicate()[1]
-        time.sleep(0.02)
+    wait_until(lambda: partial.exists() and partial.read_text().count("\n") >= 4, process=process)
     process.send_signal(signal.SIGKILL)
     process.communicate()
     kept: list[dict[str, Any]] = [json.loads(line) for line in partial.read_text().splitlines()[1:]]

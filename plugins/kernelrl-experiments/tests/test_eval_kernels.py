@@ -6,13 +6,14 @@ import json
 import os
 import signal
 import subprocess
-import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from kernelrl_command_server import Command, CommandServer
+
+from kernelrl_testing.waiting import DEADLINE_S, wait_until
 
 FAKES = Path(__file__).parents[3] / "tests/fakes"
 RECIPE = """
@@ -44,7 +45,7 @@ def start(tmp_path: Path, command_server: CommandServer) -> Start:
 def kernelrl(start: Start) -> Run:
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         process = start(*arguments)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=DEADLINE_S)
         assert "Traceback" not in err, err
         assert process.returncode is not None
         return subprocess.CompletedProcess(arguments, process.returncode, out, err)
@@ -58,12 +59,6 @@ def write_kernels(folder: Path, *words: str) -> None:
         path = folder / f"fake/held_out/{number}.py"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(KERNEL.format(word=word, number=number))
-
-
-def wait_until(process: Command, condition: Callable[[], bool]) -> None:
-    while not condition():
-        assert process.poll() is None, process.communicate()[1]
-        time.sleep(0.003)
 
 
 def lines(path: Path) -> list[str]:
@@ -104,7 +99,7 @@ def test_after_kills_at_most_the_kernels_in_flight_are_evaluated_again(
     command = ("eval", "small.yaml", "--kernels", "rows.json", "--output", "out.json", *slow, "--json")
     for kill in range(kills):
         process = start(*command)
-        wait_until(process, lambda: len(lines(log)) >= 21 * (kill + 1))  # noqa: B023  # called at once
+        wait_until(lambda: len(lines(log)) >= 21 * (kill + 1), process=process)  # noqa: B023  # called at once
         process.send_signal(signal.SIGKILL)
         process.communicate()
     report = json.loads(kernelrl(*command).stdout)
@@ -118,7 +113,7 @@ def test_changed_kernels_do_not_continue_an_interrupted_evaluation(kernelrl: Run
     write_kernels(tmp_path / "own", *["right"] * 4)
     command = ("eval", "small.yaml", "--kernels", "own", "--output", "out.json", "--json", "evaluator.delay_s=0.3")
     process = start(*command, "evaluator.capacity=1")
-    wait_until(process, lambda: len(lines(tmp_path / "out.json.partial")) > 1)
+    wait_until(lambda: len(lines(tmp_path / "out.json.partial")) > 1, process=process)
     process.send_signal(signal.SIGKILL)
     process.communicate()
     write_kernels(tmp_path / "own", *["wrong"] * 4)

@@ -11,6 +11,7 @@ import pytest
 from kernelrl_command_server import CommandServer
 
 from kernelrl_core.runs.directory import RunDir
+from kernelrl_testing.waiting import DEADLINE_S
 
 FAKES = Path(__file__).parents[3] / "tests/fakes"
 RECIPE = """
@@ -36,7 +37,7 @@ def kernelrl(tmp_path: Path, command_server: CommandServer) -> Run:
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         process = command_server.start(*arguments, cwd=tmp_path, env=environment)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=DEADLINE_S)
         assert "Traceback" not in err, err
         return subprocess.CompletedProcess(arguments, process.returncode, out, err)
 

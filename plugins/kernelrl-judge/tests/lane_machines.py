@@ -16,6 +16,7 @@ from kernelrl_core.api.evaluators import EvaluationRequest, EvaluationSettings, 
 from kernelrl_core.api.tasks import Outcome
 from kernelrl_judge.client.lanes import Lanes
 from kernelrl_judge.device.faults import DeviceFault
+from kernelrl_testing.waiting import DEADLINE_S, takes_async
 
 Work = Callable[[str, Callable[[], None]], Awaitable[None]]
 
@@ -126,12 +127,12 @@ def waiting(event: asyncio.Event) -> Work:
 async def soon() -> None:
     """Let all tasks continue as far as they can."""
     for _ in range(50):
-        await asyncio.sleep(0)
+        await takes_async(0)
 
 
 def run(test: Callable[[Machine], Coroutine[Any, Any, None]]) -> None:
     async def whole() -> None:
-        await asyncio.wait_for(test(Machine()), 10)
+        await asyncio.wait_for(test(Machine()), DEADLINE_S)
 
     asyncio.run(whole())
 

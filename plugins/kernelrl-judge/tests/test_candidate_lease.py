@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,6 +13,7 @@ from kernelrl_judge.peer.lease import CandidateLease
 from kernelrl_judge.peer.process import RunnerEnded
 from kernelrl_judge.protocol.frames import Frame, FrameKind
 from kernelrl_judge.runner.compile_pauses import _finish_kernels
+from kernelrl_testing.waiting import takes
 
 PAUSE_S = 0.2
 """Time for which others use the device."""
@@ -51,7 +51,7 @@ class Substitute:
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
         self.log.append("others")
-        time.sleep(PAUSE_S)
+        takes(PAUSE_S)
         yield
 
 

@@ -18,6 +18,7 @@ from kernelrl_judge.client.pool import JudgePool
 from kernelrl_judge.client.worker import JudgeDied
 from kernelrl_judge.device.faults import DeviceFull
 from kernelrl_plugin_triton.backend import TritonBackend
+from kernelrl_testing.waiting import DEADLINE_S
 
 TASK = request("killer").task_source
 EXAMPLE = TritonBackend.facts.example.reference
@@ -31,7 +32,7 @@ def evaluated(machine: Machine, source: str) -> Evaluation:
         pool = JudgePool(workers=1)
         pool.on_cpu = Lanes([None], 1, judge=machine.judge)
         interpreted = attrs.evolve(request(source), backend_options={"mode": "interpreter"})
-        return await asyncio.wait_for(pool.evaluate(interpreted), 10)
+        return await asyncio.wait_for(pool.evaluate(interpreted), DEADLINE_S)
 
     return asyncio.run(evaluation())
 

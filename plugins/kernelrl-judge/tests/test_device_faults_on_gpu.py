@@ -13,6 +13,7 @@ from shared_evaluations import KERNEL, LANES_PER_GPU, NVRTC, REFERENCE, Evaluati
 
 from kernelrl_core.api.config import gpu_vendors, visible_gpus
 from kernelrl_core.api.evaluators import Evaluation, EvaluationRequest, Outcome
+from kernelrl_testing.waiting import takes, takes_async, wait_until
 
 pytestmark = [
     pytest.mark.gpu,
@@ -79,7 +80,7 @@ def test_a_candidate_that_sleeps_does_not_keep_others_from_being_timed(evaluatio
     ended: dict[str, float] = {}
 
     async def evaluate(name: str, request: EvaluationRequest, after_s: float) -> Evaluation:
-        await asyncio.sleep(after_s)
+        await takes_async(after_s)
         evaluation = await evaluations.pool.evaluate(request)
         ended[name] = time.monotonic()
         return evaluation
@@ -114,7 +115,7 @@ def test_a_gpu_on_which_another_process_works_is_not_idle() -> None:
         waiting = start(waits)
         alone = line_of(waiting)
         line_of(start(works + "; torch.cuda.synchronize()"))
-        time.sleep(0.2)
+        takes(0.2)
         assert waiting.stdin is not None
         waiting.stdin.write("\n")
         waiting.stdin.flush()
@@ -128,10 +129,7 @@ def test_memory_that_a_candidate_takes_without_end_is_free_for_the_next(evaluati
     evaluation = evaluations.evaluate_on_gpu(greedy)
     assert evaluation.outcome is Outcome.OUT_OF_MEMORY, evaluation.detail
     assert_next_is_correct(evaluations)
-    deadline = time.monotonic() + SOON_S
-    while (left_mib := used_mib() - before_mib) > MEMORY_LEFT_MIB and time.monotonic() < deadline:
-        time.sleep(0.5)
-    assert left_mib <= MEMORY_LEFT_MIB
+    wait_until(lambda: used_mib() - before_mib <= MEMORY_LEFT_MIB, deadline_s=SOON_S)
 
 
 def test_windows_of_large_tensors_leave_the_gpu_to_the_next_candidate(evaluations: Evaluations) -> None:

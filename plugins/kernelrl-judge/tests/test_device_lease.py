@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 
 from kernelrl_core.api.evaluators import DeviceLease
+from kernelrl_testing.waiting import DEADLINE_S, takes
 
 
 def hold(device: str, log: Any, name: str, alone: bool, hold_s: float) -> None:
     lease = DeviceLease(device, lambda: None)
     with lease.alone() if alone else lease.shared():
         log.put((name, "in", time.monotonic()))
-        time.sleep(hold_s)
+        takes(hold_s)
         log.put((name, "out", time.monotonic()))
 
 
@@ -31,7 +32,7 @@ def test_timed_work_has_the_device_alone_and_other_work_shares_it(tmp_path: Path
     ]
     for worker in workers:
         worker.start()
-    events = sorted([log.get(timeout=60) for _ in range(8)], key=lambda entry: entry[2])
+    events = sorted([log.get(timeout=DEADLINE_S) for _ in range(8)], key=lambda entry: entry[2])
     for worker in workers:
         worker.join()
     inside: set[str] = set()
@@ -55,7 +56,7 @@ def test_a_paused_lease_admits_others() -> None:
         thread.start()
         assert not entered.wait(0.2)
         with lease.paused():
-            assert entered.wait(5)
+            assert entered.wait(DEADLINE_S)
     thread.join()
 
 

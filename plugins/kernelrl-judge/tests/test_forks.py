@@ -18,6 +18,7 @@ import pytest
 
 from kernelrl_judge.protocol import forks
 from kernelrl_judge.runner import nursery
+from kernelrl_testing.waiting import DEADLINE_S
 
 HELD = """\
 import os, select, signal, sys
@@ -43,7 +44,7 @@ print("closed", not os.path.exists(f"/proc/{pid}") or open(f"/proc/{pid}/stat").
 def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
     handler = signal.getsignal(signal.SIGCHLD)
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    ours.settimeout(20)
+    ours.settimeout(DEADLINE_S)
     with ours, theirs:
         yield ours, theirs
     signal.signal(signal.SIGCHLD, handler)
@@ -65,7 +66,7 @@ def in_the_background(work: Callable[[], Any]) -> list[Any]:
 
 def test_a_zygote_holds_nothing_of_its_judge(tmp_path: Any) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", HELD], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True
+        [sys.executable, "-c", HELD], cwd=tmp_path, capture_output=True, text=True, timeout=DEADLINE_S, check=True
     )
     lines = [line.partition(" ")[::2] for line in done.stdout.splitlines()]
     files = [what for kind, what in lines if kind == "file"]

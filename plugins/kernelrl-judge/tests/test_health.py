@@ -15,6 +15,7 @@ import torch
 from kernelrl_judge.client import worker
 from kernelrl_judge.client.worker import JudgeWorker
 from kernelrl_judge.judge import health
+from kernelrl_testing.waiting import takes_async
 
 
 def test_a_sound_device_passes_the_probe() -> None:
@@ -135,7 +136,7 @@ def test_a_probe_that_is_cancelled_ends_its_judge(tmp_path: Path, monkeypatch: p
         judge = JudgeWorker()
         process = await judge._started()
         probing = asyncio.create_task(judge.probe())
-        await asyncio.sleep(0.1)
+        await takes_async(0.1)
         probing.cancel()
         with pytest.raises(asyncio.CancelledError):
             await probing

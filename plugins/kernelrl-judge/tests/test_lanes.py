@@ -10,6 +10,7 @@ import pytest
 from lane_machines import Machine, fail, request, run, soon, waiting
 
 from kernelrl_judge.client.lanes import Lanes
+from kernelrl_testing.waiting import takes_async
 
 
 def test_candidates_spread_over_the_gpus_before_they_share_one() -> None:
@@ -86,7 +87,7 @@ def test_a_cancelled_candidate_releases_its_lane(alone: bool) -> None:
         for n_steps in range(6):
             cancelled = [asyncio.create_task(evaluate(request("x"), "")) for _ in range(3)]
             for _ in range(n_steps):
-                await asyncio.sleep(0)
+                await takes_async(0)
             for task in cancelled:
                 task.cancel()
             assert all(

@@ -16,6 +16,7 @@ import pytest
 
 from kernelrl_judge.protocol.frames import HEADER, MAGIC, FrameKind
 from kernelrl_judge.replay.library import DriverError, Library, LibraryUnavailable, Recording, stamps_at
+from kernelrl_testing.waiting import DEADLINE_S
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
 
@@ -55,7 +56,7 @@ class Served:
 
     def __init__(self, library: Library, own: tuple[int, ...] = (), glue: tuple[int, ...] = ()) -> None:
         self.judge, runner = socket.socketpair()
-        self.judge.settimeout(10)
+        self.judge.settimeout(DEADLINE_S)
         self.gate_at = library.host_memory(64)
         self.stamps = library.host_memory(40)
         recording = Recording(graph=1, ready=self.stamps, stamps_at=self.stamps, own=own, glue=glue)

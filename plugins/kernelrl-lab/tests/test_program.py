@@ -27,6 +27,7 @@ from kernelrl_core.api.tasks import Task
 from kernelrl_lab.command import command
 from kernelrl_lab.program import Program, ProgramResult, measure_program, read_program, summary_lines
 from kernelrl_lab.suite import Hack, SuiteKernel, suite_folder
+from kernelrl_testing.waiting import wait_until
 
 TASK = "class Model: ...\ndef get_inputs(): return []\ndef get_init_inputs(): return []\n"
 PYTHON = (sys.executable, "-I", "-S", "-c")
@@ -134,15 +135,16 @@ def test_the_summary_counts_rewarded_hacks_by_class() -> None:
 
 
 def gone(pid: int) -> bool:
-    """Whether a process has ended within five seconds; a zombie has ended."""
-    for _ in range(500):
-        try:
-            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
-                return True
-        except OSError:
-            return True
-        time.sleep(0.01)
-    return False
+    """Whether a process has ended; a zombie has ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def wait_until_gone(pids: Path) -> None:
+    """The system removes killed processes a moment after the signal."""
+    wait_until(lambda: all(gone(int(pid)) for pid in pids.read_text().split()), what="the processes are gone")
 
 
 @pytest.fixture
@@ -162,13 +164,13 @@ def test_after_the_limit_the_process_group_is_killed(pid_file: Path) -> None:
     (found,) = shell(SLEEPERS.format(pids=pid_file) + "sleep 300", limit_s=0.5)
     assert (found.state, found.message) == ("timeout", "not finished within 0.5 s")
     assert time.monotonic() - begin < 100
-    assert all(gone(int(pid)) for pid in pid_file.read_text().split())
+    wait_until_gone(pid_file)
 
 
 def test_processes_that_a_program_leaves_behind_are_killed(pid_file: Path) -> None:
     (found,) = shell(SLEEPERS.format(pids=pid_file) + printing(correct=True))
     assert found.state == "correct"
-    assert all(gone(int(pid)) for pid in pid_file.read_text().split())
+    wait_until_gone(pid_file)
 
 
 def test_a_program_whose_kernel_kills_its_parent_has_no_result() -> None:
@@ -273,17 +275,11 @@ def test_an_option_without_effect_is_refused(suite: Path, arguments: list[str], 
 def test_ctrl_c_kills_the_program(suite: Path, pid_file: Path, command_server: CommandServer) -> None:
     program = f"sh -c {shlex.quote(SLEEPERS.format(pids=pid_file) + 'sleep 300')} {{task}} {{kernel}}"
     started = command_server.start("lab", "--suite", str(suite), "--command", program, cwd=suite, env=dict(os.environ))
-    while not pid_file.exists() or pid_file.read_text().count("\n") < 2:
-        assert started.poll() is None, started.so_far()
-        time.sleep(0.01)
+    wait_until(lambda: pid_file.exists() and pid_file.read_text().count("\n") >= 2, process=started)
     started.send_signal(signal.SIGINT)
     started.communicate()
     assert started.returncode == 130
-    deadline = time.monotonic() + 60
-    # The system removes killed processes a moment later.
-    while not all(gone(int(pid)) for pid in pid_file.read_text().split()):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until_gone(pid_file)
 
 
 # --- the programs of the documentation ------------------------------------------------------------------------------

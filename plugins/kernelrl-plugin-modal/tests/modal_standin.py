@@ -19,6 +19,7 @@ from kernelrl_core.api.components import registry, worker_versions
 from kernelrl_plugin_modal.config import ModalConfig
 from kernelrl_plugin_modal.evaluator import ModalEvaluator
 from kernelrl_plugin_modal.image import DISTRIBUTIONS
+from kernelrl_testing.waiting import takes_async
 
 T = TypeVar("T")
 
@@ -83,7 +84,7 @@ class Call:
             raise
 
     async def _cancel(self, terminate_containers: bool = False) -> None:
-        await asyncio.sleep(0.05)
+        await takes_async(0.05)
         if self in self.function.queue:
             self.function.queue.remove(self)
         if self.work is not None:
@@ -121,7 +122,7 @@ class Function:
     async def _spawn(self, text: str) -> Call:
         if self.broken:
             await asyncio.Event().wait()
-        await asyncio.sleep(0.05)
+        await takes_async(0.05)
         if self._draw.random() < self._outages / 2:
             raise self._draw.choice(OUTAGES)()
         call = Call(self, text)
@@ -141,10 +142,10 @@ class Function:
 
     async def _work(self, call: Call, start_s: float) -> None:
         try:
-            await asyncio.sleep(start_s)
+            await takes_async(start_s)
             message = json.loads(call.text)
             seconds = self._warm_s(message, self._draw)
-            await asyncio.sleep(seconds)
+            await takes_async(seconds)
             self.busy_s += seconds
             self.n_served += 1
             if not call.done.done():

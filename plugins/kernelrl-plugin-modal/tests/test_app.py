@@ -26,6 +26,7 @@ from kernelrl_plugin_modal.app import add_functions, build_image
 from kernelrl_plugin_modal.config import EXACT_GPUS, ModalConfig, is_model_of
 from kernelrl_plugin_modal.image import OURS, app_name, image_steps
 from kernelrl_plugin_modal.prepare import example_request
+from kernelrl_testing.waiting import takes_async
 
 ROOT = Path(__file__).parents[3]
 WHEELS = ["kernelrl-0.1.0-py3-none-any.whl", "kernelrl-judge==0.1.0"]
@@ -244,7 +245,7 @@ def test_a_cancelled_message_ends_the_candidate_and_the_next_one_is_served(app: 
     async def cancelled() -> None:
         message = {"do": "evaluate", "gpu": gpu, "builds": {}, "request": to_json(hanging)}
         task = asyncio.ensure_future(app._send("gpu", message))
-        await asyncio.sleep(3.0)
+        await takes_async(3.0)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 

@@ -23,6 +23,7 @@ from kernelrl_core.api.errors import InfrastructureError, MissingPrerequisite, U
 from kernelrl_core.api.evaluators import Evaluation, EvaluationRequest
 from kernelrl_testing.core import EvaluationService
 from kernelrl_testing.values import make_request
+from kernelrl_testing.waiting import takes_async
 
 CUDA_SOURCE = """
 import torch
@@ -66,7 +67,7 @@ def test_b2_a_cancelled_waiter_frees_its_container_and_harms_no_other() -> None:
         await evaluator.start()
         tasks = [asyncio.create_task(evaluator.evaluate(request(n))) for n in range(32)]
         for number in range(0, 32, 2):
-            await asyncio.sleep(1.0)
+            await takes_async(1.0)
             tasks[number].cancel()
         found = await asyncio.gather(*tasks, return_exceptions=True)
         await evaluator.aclose()
@@ -86,7 +87,7 @@ def test_b2_a_call_that_is_cancelled_while_it_is_spawned_is_ended() -> None:
         evaluator = evaluator_on(function)
         await evaluator.start()
         task = asyncio.create_task(evaluator.evaluate(request()))
-        await asyncio.sleep(0.01)
+        await takes_async(0.01)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         await evaluator.aclose()

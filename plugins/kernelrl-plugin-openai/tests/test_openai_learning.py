@@ -41,6 +41,7 @@ from kernelrl_plugin_openai.config import OpenAIConfig
 from kernelrl_plugin_openai.learning import LearningPolicy
 from kernelrl_plugin_openai.policy import make_policy
 from kernelrl_testing.core import shape_samples
+from kernelrl_testing.waiting import DEADLINE_S
 
 FAKES = Path(__file__).parents[3] / "tests/fakes"
 RECIPE = """
@@ -232,7 +233,7 @@ def test_a_run_from_the_command_line_samples_with_the_adapters_of_each_step(
 
     command = [sys.executable, "-c", "from kernelrl_core.cli.main import main; main()"]
     command += ["run", "small.yaml", "--name", "learnt"]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=100)
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=DEADLINE_S)
     assert done.returncode == 0, done.stderr
     samples = [json.loads(line) for line in (tmp_path / "runs/learnt/samples.jsonl").read_text().splitlines()]
     assert len(samples) == 2 * 2

@@ -25,6 +25,7 @@ from kernelrl_plugin_openai.config import OpenAIConfig
 from kernelrl_plugin_openai.endpoint import UNREADABLE, IncompleteResponse
 from kernelrl_plugin_openai.policy import UNKNOWN_TOKEN, OpenAIPolicy
 from kernelrl_testing.contracts import PolicyContract
+from kernelrl_testing.waiting import DEADLINE_S, takes, takes_async
 
 KEY = "sk-very-secret-0123456789"
 SETTINGS = SamplingSettings(max_tokens=100, temperature=0.7, top_p=0.9, top_k=-1, stop=("END",), seed=7)
@@ -325,11 +326,11 @@ def test_one_request_that_always_fails_loses_one_sample(server: OpenAIServer) ->
         async def others() -> None:
             for _ in range(10):
                 await policy.sample(policy.render(ASK), attrs.evolve(SETTINGS, seed=1))
-                await asyncio.sleep(0.05)
+                await takes_async(0.05)
 
         async with asyncio.TaskGroup() as group:
             group.create_task(others())
-            lost = group.create_task(asyncio.wait_for(_failure(one_reply(policy)), 20))
+            lost = group.create_task(asyncio.wait_for(_failure(one_reply(policy)), DEADLINE_S))
         return lost.result()
 
     assert isinstance(started(options(server), ask), InfrastructureError)
@@ -375,9 +376,8 @@ def test_max_concurrent_limits_concurrent_requests(server: OpenAIServer) -> None
         nonlocal under_way, most
         under_way += 1
         most = max(most, under_way)
-        import time
 
-        time.sleep(0.02)
+        takes(0.02)
         under_way -= 1
         return "done"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -19,6 +18,7 @@ from kernelrl_plugin_raicl.index import dense
 from kernelrl_plugin_raicl.index.build import build_index
 from kernelrl_plugin_raicl.index.embedder import Prefixes, Vectors
 from kernelrl_plugin_raicl.record import Record, Skipped
+from kernelrl_testing.waiting import takes
 
 OPERATORS = ("relu", "softmax", "matmul", "layer_norm", "conv2d", "cumsum", "gelu", "bmm", "argmax", "sigmoid")
 PARTS = 4
@@ -67,7 +67,7 @@ class FakeEmbedder:
 
     def documents(self, texts: Sequence[str]) -> Vectors:
         self.calls += 1
-        time.sleep(self._seconds)
+        takes(self._seconds)
         return np.stack([self._embed(text) for text in texts])
 
     def query(self, text: str) -> Vectors:

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +31,7 @@ from kernelrl_plugin_raicl.index.words import Words
 from kernelrl_plugin_raicl.record import Record, Skipped
 from kernelrl_plugin_raicl.retrievers import Faiss
 from kernelrl_testing.values import make_task
+from kernelrl_testing.waiting import wait_until
 
 RECORD = st.builds(
     Record,
@@ -132,9 +132,7 @@ def test_killed_build_continues(fakes: Any, tmp_path: Path, monkeypatch: pytest.
     output = tmp_path / "index"
     process = subprocess.Popen([sys.executable, fakes.__file__, str(output)])
     parts = tmp_path / ".index.building" / "vectors"
-    deadline = time.monotonic() + 60
-    while len(list(parts.glob("*.npy"))) < 3 and time.monotonic() < deadline:
-        time.sleep(0.02)
+    wait_until(lambda: len(list(parts.glob("*.npy"))) >= 3, process=process)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     finished = len(list(parts.glob("*.npy")))

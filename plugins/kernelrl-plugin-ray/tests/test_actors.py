@@ -12,6 +12,7 @@ import pytest
 from kernelrl_core.api.errors import InfrastructureError, MissingPrerequisite
 from kernelrl_plugin_ray import actors
 from kernelrl_plugin_ray.actors import ActorPool
+from kernelrl_testing.waiting import takes_async, wait_until_async
 
 
 class Lost(Exception):
@@ -46,7 +47,7 @@ class Fake:
         self.n_now += 1
         self.most = max(self.most, self.n_now)
         try:
-            await asyncio.sleep(self.seconds)
+            await takes_async(self.seconds)
         finally:
             self.n_now -= 1
         return value
@@ -99,14 +100,6 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(actors, "_LOOK_S", 0.02)
 
 
-async def until(holds: Callable[[], bool]) -> None:
-    for _ in range(1000):
-        if holds():
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("not within 10 s")
-
-
 async def values(pool: ActorPool, count: int) -> list[int]:
     found = await asyncio.gather(*(pool.call(lambda handle, n=n: handle.work(n)) for n in range(count)))
     return [value for value, _ in found]
@@ -134,7 +127,7 @@ def test_the_calls_are_spread_over_the_actors() -> None:
     cluster = Cluster(room=4)
 
     async def scene(pool: ActorPool) -> None:
-        await until(lambda: len(pool.handles) == 4)
+        await wait_until_async(lambda: len(pool.handles) == 4)
         await values(pool, 80)
 
     play(cluster, scene)
@@ -147,7 +140,7 @@ def test_the_capacity_grows_with_the_cluster() -> None:
     async def scene(pool: ActorPool) -> tuple[int, int]:
         before = pool.capacity
         cluster.room = 5
-        await until(lambda: pool.capacity == 10)
+        await wait_until_async(lambda: pool.capacity == 10)
         return before, pool.capacity
 
     before, after = play(cluster, scene)
@@ -174,14 +167,14 @@ def test_an_actor_at_rest_gets_no_calls_until_it_is_well() -> None:
         return next(reasons)
 
     async def scene(pool: ActorPool) -> tuple[int, int]:
-        await until(lambda: len(pool.handles) == 2)
+        await wait_until_async(lambda: len(pool.handles) == 2)
         _, facts = await pool.call(lambda handle: handle.work(0))
         resting = next(actor for actor in cluster.made if facts["node"] == f"node-{actor.number}")
         pool.rest(facts, "hot", reason)
         before = resting.n_calls
         await values(pool, 4)
         during = resting.n_calls - before
-        await asyncio.sleep(0.1)
+        await takes_async(0.1)
         await values(pool, 20)
         return during, resting.n_calls - before
 
@@ -195,7 +188,7 @@ def test_a_cancelled_call_leaves_its_place() -> None:
 
     async def scene(pool: ActorPool) -> list[int]:
         calls = [asyncio.create_task(pool.call(lambda handle, n=n: handle.work(n))) for n in range(8)]
-        await asyncio.sleep(0.02)
+        await takes_async(0.02)
         for call in calls[:6]:
             call.cancel()
         await asyncio.gather(*calls, return_exceptions=True)
@@ -211,7 +204,7 @@ def test_without_an_actor_the_calls_wait_and_a_warning_counts_them(caplog: pytes
     async def scene(pool: ActorPool) -> list[int]:
         cluster.room = 0
         waiting = asyncio.create_task(values(pool, 3))
-        await asyncio.sleep(0.2)
+        await takes_async(0.2)
         assert not waiting.done()
         cluster.room = 1
         return await waiting

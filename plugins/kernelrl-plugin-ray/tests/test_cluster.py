@@ -27,6 +27,7 @@ from kernelrl_plugin_ray import worker
 from kernelrl_plugin_ray.config import RayConfig
 from kernelrl_plugin_ray.evaluator import RayEvaluator
 from kernelrl_testing.values import make_request
+from kernelrl_testing.waiting import DEADLINE_S, takes_async
 
 ray = pytest.importorskip("ray")
 
@@ -64,7 +65,7 @@ async def main():
     secrets = [name for process in started for name, value in environment(process).items() if value == "planted"]
     await evaluator.aclose()
     await evaluator.aclose()
-    left = psutil.wait_procs(started, timeout=10)[1]
+    left = psutil.wait_procs(started, timeout=300)[1]
     print(json.dumps([found.outcome.value, len(started) > 3, secrets, [process.cmdline()[:3] for process in left]]))
 
 asyncio.run(main())
@@ -142,11 +143,11 @@ def test_a_cancelled_evaluation_frees_its_judge() -> None:
 
     async def scene(evaluator: RayEvaluator) -> Outcome:
         running = [asyncio.create_task(evaluator.evaluate(hanging)) for _ in range(4)]
-        await asyncio.sleep(2)
+        await takes_async(2)
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(DEADLINE_S):
             return (await evaluator.evaluate(requests(1)[0])).outcome
 
     assert play(RayConfig(judges=PositiveInt(1)), scene) is Outcome.CORRECT
@@ -188,6 +189,7 @@ def test_a_local_cluster_gets_no_secret_and_leaves_no_process(tmp_path: Path) ->
     script = tmp_path / "driver.py"
     script.write_text(DRIVER)
     environment = {**os.environ, "SECRET_OF_A_SERVICE": "planted", "TINKER_API_KEY": "planted"}
-    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=170, env=environment)
+    command = [sys.executable, str(script)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, env=environment)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1]) == ["correct", True, [], []]

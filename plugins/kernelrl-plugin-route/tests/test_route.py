@@ -19,6 +19,7 @@ from kernelrl_plugin_route import evaluator as route_evaluator
 from kernelrl_plugin_route.config import RouteConfig
 from kernelrl_plugin_route.evaluator import RouteEvaluator
 from kernelrl_testing.values import make_request
+from kernelrl_testing.waiting import takes_async
 
 
 class Member(Evaluator):
@@ -36,7 +37,7 @@ class Member(Evaluator):
         self.n_busy += 1
         self.most_busy = max(self.most_busy, self.n_busy)
         try:
-            await asyncio.sleep(0.001)
+            await takes_async(0.001)
             if self.failures:
                 self.failures -= 1
                 raise InfrastructureError("it failed")
@@ -125,7 +126,7 @@ def test_a_cancelled_request_frees_its_member(route: Any) -> None:
     async def work() -> list[Evaluation]:
         made = route(near=Member(1), far=Member(1))
         tasks = [asyncio.create_task(made.evaluate(request(number))) for number in range(6)]
-        await asyncio.sleep(0)
+        await takes_async(0)
         for task in tasks[::2]:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -164,7 +165,7 @@ def test_every_request_that_is_not_cancelled_is_evaluated_once(
         made._timing = None
         made._waiting = route_evaluator.deque()
         tasks = [asyncio.create_task(made.evaluate(request(number))) for number in range(n)]
-        await asyncio.sleep(0)
+        await takes_async(0)
         for number in cancelled & set(range(n)):
             tasks[number].cancel()
         found = await asyncio.gather(*tasks, return_exceptions=True)

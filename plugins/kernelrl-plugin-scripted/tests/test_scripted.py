@@ -26,6 +26,7 @@ from kernelrl_core.api.policies import (
 from kernelrl_plugin_scripted.config import ScriptedConfig, ScriptedReply
 from kernelrl_plugin_scripted.policy import ScriptedPolicy
 from kernelrl_plugin_scripted.script import read_script
+from kernelrl_testing.waiting import DEADLINE_S
 
 RELU = Message("user", "reference: torch.relu(x)")
 EXP = Message("user", "reference: torch.exp(x)")
@@ -215,7 +216,9 @@ def test_extended_run_equals_a_run_with_more_steps(tmp_path: Path) -> None:
 
     def kernelrl(*arguments: str) -> None:
         command = [sys.executable, "-c", "from kernelrl_core.cli.main import main; main()", *arguments]
-        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=DEADLINE_S
+        )
         assert done.returncode == 0, done.stderr
 
     kernelrl("run", "small.yaml", "--name", "a")

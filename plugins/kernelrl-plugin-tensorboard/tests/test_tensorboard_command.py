@@ -6,7 +6,6 @@ import json
 import socket
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -20,6 +19,7 @@ from kernelrl_plugin_tensorboard import command as module
 from kernelrl_plugin_tensorboard.config import TensorboardConfig
 from kernelrl_plugin_tensorboard.logger import TensorboardLogger
 from kernelrl_testing.core import main
+from kernelrl_testing.waiting import wait_until
 
 
 @pytest.fixture
@@ -50,16 +50,14 @@ def fails(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, lis
 
 
 def served(port: int, page: str) -> Any:
-    deadline = time.monotonic() + 120
-    while True:
+    def found() -> Any:
         try:
             with urllib.request.urlopen(f"http://localhost:{port}/{page}") as reply:
-                found = json.load(reply)
+                return json.load(reply)
         except urllib.error.URLError:
-            found = None
-        if found or time.monotonic() > deadline:
-            return found
-        time.sleep(0.3)
+            return None
+
+    return wait_until(found)
 
 
 @pytest.mark.parametrize(("chosen", "name"), [(["mine"], "."), (["--all"], "mine/tensorboard")])

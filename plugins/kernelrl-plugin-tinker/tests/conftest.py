@@ -25,6 +25,7 @@ from kernelrl_core.api.tasks import Outcome
 from kernelrl_plugin_tinker.config import TinkerConfig
 from kernelrl_plugin_tinker.policy import TinkerPolicy
 from kernelrl_testing.core import shape_samples, split_evenly
+from kernelrl_testing.waiting import DEADLINE_S, takes_async
 from kernelrl_tinker_server.local import LocalServer
 
 os.environ["TINKER_TELEMETRY"] = "0"
@@ -154,7 +155,7 @@ def run(context: PolicyContext):
             finally:
                 await policy.aclose()
 
-        return asyncio.run(asyncio.wait_for(whole(), 60))
+        return asyncio.run(asyncio.wait_for(whole(), DEADLINE_S))
 
     return made
 
@@ -216,7 +217,7 @@ class FaultyProxy:
         self._ready = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
         self._thread.start()
-        self._ready.wait(30)
+        self._ready.wait(DEADLINE_S)
 
     def fault(self, what: str, path: str, times: int = 1, *, after: int = 0) -> None:
         """Let the next `times` requests to a path fail, after `after` successful ones."""
@@ -265,7 +266,7 @@ class FaultyProxy:
         if what == "failed":
             return web.json_response({"error": "a worker died", "category": "server"})
         if what == "hang":
-            await asyncio.sleep(3600)
+            await takes_async(3600)
         headers = {k: v for k, v in request.headers.items() if k.lower() not in ("host", "content-length")}
         async with self._session.request(
             request.method, self._target + request.path_qs, data=body, headers=headers

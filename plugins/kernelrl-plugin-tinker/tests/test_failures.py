@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import attrs
 import pytest
 from tinker.lib import internal_client_holder
@@ -13,6 +11,7 @@ from kernelrl_core.api.policies import Message
 from kernelrl_plugin_tinker.config import TinkerConfig
 from kernelrl_plugin_tinker.policy import TinkerPolicy
 from kernelrl_plugin_tinker.service import ServerGone
+from kernelrl_testing.waiting import wait_until_async
 
 MESSAGES = (Message("user", "Write relu.\n"),)
 
@@ -191,10 +190,7 @@ def test_waiting_for_an_unreachable_server_shows_a_line(run, policy, proxy, cont
 
     async def work(started: TinkerPolicy) -> None:
         proxy.leave()
-        for _ in range(50):
-            await asyncio.sleep(0.1)
-            if lines:
-                return
+        await wait_until_async(lambda: lines)
 
     run(policy(give_up_after_s=2.0), work, attrs.evolve(context, say=lines.append))
     assert lines[0].startswith(f"waiting for the server at {proxy.base_url}")

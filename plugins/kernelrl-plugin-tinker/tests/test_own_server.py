@@ -8,6 +8,7 @@ from pathlib import Path
 from kernelrl_core.api.policies import Message, TrainingSample
 from kernelrl_plugin_tinker.config import LocalModel, TinkerConfig
 from kernelrl_plugin_tinker.policy import TinkerPolicy
+from kernelrl_testing.waiting import DEADLINE_S
 
 SMALL = LocalModel(width=64, layers=2, heads=2, context_tokens=256, warm_start_steps=30)
 MESSAGES = (Message("user", "Write a kernel for relu.\nAnswer with one line.\n"),)
@@ -42,8 +43,8 @@ def test_a_killed_server_is_restarted_and_leaves_no_files(make_context, sampling
         finally:
             await policy.aclose()
 
-    whole = asyncio.run(asyncio.wait_for(play("whole", trouble=False), 60))
-    assert asyncio.run(asyncio.wait_for(play("troubled", trouble=True), 100)) == whole
+    whole = asyncio.run(asyncio.wait_for(play("whole", trouble=False), DEADLINE_S))
+    assert asyncio.run(asyncio.wait_for(play("troubled", trouble=True), DEADLINE_S)) == whole
     for name in ("whole", "troubled"):
         assert list((tmp_path / name).iterdir()) == []
         held = {

@@ -10,12 +10,12 @@ import os
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kernelrl_testing.waiting import DEADLINE_S, wait_until
 from kernelrl_tinker_server.local import LocalServer
 
 pytestmark = pytest.mark.slow
@@ -122,10 +122,9 @@ def test_an_ended_server_stops_the_run_and_no_sample_is_lost(tmp_path: Path) -> 
         recipe = RECIPE.replace("group_size: 4", "group_size: 2")
         place = Place(tmp_path / "run", tmp_path / "cache", re.sub(r"policy:\n(  .*\n)+", policy, recipe))
         process = place.start()
-        while process.poll() is None and not place.rows("samples"):
-            time.sleep(0.02)
+        wait_until(lambda: place.rows("samples"), process=process)
         server.kill()
-        assert process.wait(timeout=120) == 1, place.output()
+        assert process.wait(timeout=DEADLINE_S) == 1, place.output()
         assert place.state()["state"] == "failed"
         assert "has not responded for 6 s" in place.output()
         assert "kernelrl resume" in place.output()

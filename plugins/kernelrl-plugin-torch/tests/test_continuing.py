@@ -18,6 +18,7 @@ from kernelrl_core.api.errors import UsageError
 from kernelrl_core.api.policies import TrainingSample
 from kernelrl_plugin_torch.config import TorchConfig, WarmStart
 from kernelrl_plugin_torch.policy import TorchPolicy
+from kernelrl_testing.waiting import DEADLINE_S
 
 SMALL = TorchConfig(
     width=64,
@@ -134,7 +135,9 @@ def test_extended_run_equals_a_run_with_more_steps_bit_for_bit_and_is_evaluated_
 
     def kernelrl(*arguments: str) -> str:
         command = [sys.executable, "-c", "from kernelrl_core.cli.main import main; main()", *arguments]
-        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=200)
+        done = subprocess.run(
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=DEADLINE_S
+        )
         assert done.returncode == 0, done.stderr
         return done.stderr
 

@@ -19,6 +19,7 @@ from kernelrl_plugin_torch.policy import TorchPolicy
 from kernelrl_plugin_torch.sampler import rows_agree
 from kernelrl_plugin_torch.scratch_model import ScratchModel
 from kernelrl_plugin_torch.scratch_tokenizer import ScratchTokenizer
+from kernelrl_testing.waiting import DEADLINE_S, takes_async
 
 SMALL = TorchConfig(
     width=64,
@@ -132,7 +133,7 @@ def test_a_cancelled_request_does_not_change_the_others(make_context, bundled, s
         prompt = policy.render(bundled[0].messages)
         expected = [await policy.sample(prompt, sampling(seed)) for seed in range(4)]
         tasks = [asyncio.create_task(policy.sample(prompt, sampling(seed))) for seed in range(4)]
-        await asyncio.sleep(0.005)
+        await takes_async(0.005)
         tasks[1].cancel()
         got = await asyncio.gather(*tasks, return_exceptions=True)
         assert isinstance(got[1], asyncio.CancelledError)
@@ -310,8 +311,8 @@ def test_closing_the_policy_ends_a_warm_start(make_context) -> None:
     async def work() -> None:
         policy = TorchPolicy(attrs.evolve(SMALL, warm_start=WarmStart(steps=100_000)))
         starting = asyncio.create_task(policy.start(make_context()))
-        await asyncio.sleep(0.5)
-        await asyncio.wait_for(policy.aclose(), 10)
+        await takes_async(0.5)
+        await asyncio.wait_for(policy.aclose(), DEADLINE_S)
         with pytest.raises(InterruptedError):
             await starting
 

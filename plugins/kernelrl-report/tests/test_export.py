@@ -14,6 +14,7 @@ from kernelrl_command_server import CommandServer
 
 from kernelrl_core.api.errors import MissingPrerequisite
 from kernelrl_report.export_command import command
+from kernelrl_testing.waiting import DEADLINE_S
 
 FAKES = Path(__file__).parents[3] / "tests/fakes"
 RECIPE = """
@@ -38,7 +39,7 @@ def kernelrl(tmp_path: Path, command_server: CommandServer) -> Run:
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         process = command_server.start(*arguments, cwd=tmp_path, env=environment)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=DEADLINE_S)
         assert "Traceback" not in err, err
         assert process.returncode is not None
         return subprocess.CompletedProcess(arguments, process.returncode, out, err)

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from kernelrl_command_server import CommandServer
 
+from kernelrl_testing.waiting import DEADLINE_S
+
 FAKES = Path(__file__).parents[3] / "tests/fakes"
 RECIPE = """
 tasks:      {use: fake}
@@ -37,7 +39,7 @@ def kernelrl(tmp_path: Path, command_server: CommandServer) -> Call:
 
     def call(*arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
         process = command_server.start(*arguments, cwd=tmp_path, env=environment)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=DEADLINE_S)
         assert "Traceback" not in err, err
         assert process.returncode == code, err
         return subprocess.CompletedProcess(arguments, process.returncode, out, err)

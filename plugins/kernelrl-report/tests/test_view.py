@@ -17,6 +17,7 @@ from kernelrl_core.api.runs import RunDir
 from kernelrl_core.api.tasks import Outcome
 from kernelrl_report.server import Server, open_server
 from kernelrl_testing.core import main, sample_row
+from kernelrl_testing.waiting import DEADLINE_S
 
 Make = Callable[..., RunDir]
 
@@ -39,7 +40,7 @@ def serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
 
 
 def get(server: Server, path: str, host: str | None = None, method: str = "GET") -> tuple[int, Any, dict[str, str]]:
-    connection = HTTPConnection("127.0.0.1", server.server_port, timeout=10)
+    connection = HTTPConnection("127.0.0.1", server.server_port, timeout=DEADLINE_S)
     connection.request(method, path, headers={"Host": host or f"127.0.0.1:{server.server_port}"})
     response = connection.getresponse()
     content = response.read()

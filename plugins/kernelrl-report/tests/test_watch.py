@@ -26,6 +26,7 @@ from kernelrl_core.api.runs import RunDir
 from kernelrl_report.observer import RunObserver
 from kernelrl_report.watch_view import bar, curve, fitted, printable, view_lines
 from kernelrl_testing.core import Progress
+from kernelrl_testing.waiting import DEADLINE_S, wait_until
 
 ROOT = Path(__file__).parents[3] / "tests"
 FORMER = ROOT / "data" / "former_run" / "killed"
@@ -92,21 +93,22 @@ def test_the_view_of_a_finished_run_has_every_section(kernelrl: Kernelrl) -> Non
 
 
 def test_the_lines_of_an_active_run_follow_it_to_its_end(kernelrl: Kernelrl, start: Any, tmp_path: Path) -> None:
-    process = start("run", "small.yaml", "--name", "a", "policy.delay_s=0.5", "train.steps=8")
-    while not (tmp_path / "runs/a/samples.jsonl").exists():
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.01)
-    shown = kernelrl("watch", "a")
+    gate = tmp_path / "gate"
+    gate.write_text("1")
+    process = start("run", "small.yaml", "--name", "a", f"policy.gate={gate}", "train.steps=8")
+    wait_until((tmp_path / "runs/a/samples.jsonl").exists, process=process)
+    watch = start("watch", "a")
+    wait_until(lambda: watch.so_far()[0], process=watch)
+    gate.unlink()
+    shown, _ = watch.communicate()
     assert process.communicate()[1].count("step ") >= 8
-    assert shown.stdout.splitlines()[-1] == "state finished"
-    assert "\nstep 8/8  reward " in shown.stdout
+    assert shown.splitlines()[-1] == "state finished"
+    assert "\nstep 8/8  reward " in shown
 
 
 def test_a_terminal_shows_the_view_and_ctrl_c_leaves_the_run_alone(start: Any, tmp_path: Path) -> None:
     process = start("run", "small.yaml", "--name", "a", "policy.delay_s=60")
-    while not (tmp_path / "runs/a/begun.jsonl").exists():
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.01)
+    wait_until((tmp_path / "runs/a/begun.jsonl").exists, process=process)
     command = [sys.executable, "-c", "from kernelrl_core.cli.main import main; main()", "watch", "a"]
     terminal, inner = pty.openpty()
     fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
@@ -117,7 +119,7 @@ def test_a_terminal_shows_the_view_and_ctrl_c_leaves_the_run_alone(start: Any, t
         assert "\x1b[?1049h" in seen  # the alternate screen
         watch.send_signal(signal.SIGINT)
         assert "the run continues; stop it with: kernelrl stop a" in _read_until(terminal, "kernelrl stop a")
-        assert watch.wait(timeout=30) == 0
+        assert watch.wait(timeout=DEADLINE_S) == 0
     os.close(terminal)
     assert process.poll() is None
     process.send_signal(signal.SIGKILL)

@@ -15,6 +15,7 @@ import pytest
 
 from kernelrl_sandbox import freezing
 from kernelrl_sandbox.freezing import descendants, ran_s, suspended
+from kernelrl_testing.waiting import DEADLINE_S, takes
 
 # A process whose child, in a group of its own, counts as well.
 _COUNTING = """
@@ -48,7 +49,7 @@ class Counting:
             if len(before) == 2 and all(new > old for new, old in zip(now, before, strict=True)):
                 return True
             before = before if len(before) == 2 else now
-            time.sleep(0.02)
+            takes(0.02)
         return False
 
 
@@ -58,14 +59,14 @@ def counting(tmp_path: Path) -> Iterator[Counting]:
     yield made
     for pid in descendants(made.process.pid):
         subprocess.run(["kill", "-9", str(pid)], check=False)
-    made.process.wait(10)
+    made.process.wait(DEADLINE_S)
 
 
 def test_all_descendants_stop_and_then_continue(counting: Counting) -> None:
     assert counting.continues()
     with suspended(counting.process.pid):
         before = counting.counts()
-        time.sleep(0.3)
+        takes(0.3)
         assert counting.counts() == before
     assert counting.continues()
 
@@ -112,7 +113,7 @@ for _ in range(2):
 """
     with child_of(burns + _WAITS) as (root, child), suspended(root):
         before = ran_s(root)
-        time.sleep(0.01)
+        takes(0.01)
         # 2 * 0.2 s, and what it took to start.
         assert before[child] > 0.4
         assert ran_s(root) == before
@@ -120,7 +121,7 @@ for _ in range(2):
 
 def test_a_process_that_is_gone_is_no_error() -> None:
     process = subprocess.Popen([sys.executable, "-c", ""])
-    process.wait(10)
+    process.wait(DEADLINE_S)
     with suspended(process.pid):
         assert descendants(process.pid) == []
 

@@ -9,6 +9,7 @@ import pytest
 
 from kernelrl_core.api.config import MachineFact
 from kernelrl_sandbox import layers, privileges
+from kernelrl_testing.waiting import DEADLINE_S
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +24,7 @@ def in_force(facts: dict[str, MachineFact]) -> set[str]:
 
 def allowed(*words: str) -> bool:
     try:
-        return subprocess.run([*words, "true"], capture_output=True, timeout=20).returncode == 0
+        return subprocess.run([*words, "true"], capture_output=True, timeout=DEADLINE_S).returncode == 0
     except OSError:
         return False
 

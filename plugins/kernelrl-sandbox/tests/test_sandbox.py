@@ -11,6 +11,8 @@ from pathlib import Path
 import psutil  # type: ignore[import-untyped]
 import pytest
 
+from kernelrl_testing.waiting import DEADLINE_S
+
 PROGRAM = """
 import json, os, signal, sys, time
 from kernelrl_sandbox import sandbox
@@ -37,7 +39,7 @@ if supervisor == 0:
 os.close(output)
 os.close(status)
 if {end}:
-    time.sleep(0.5)
+    assert os.read(report, 4096) == b'"up"'
     os.kill(supervisor, signal.SIGTERM)
 os.waitpid(supervisor, 0)
 print(json.dumps([os.read(report, 4096).decode(), os.read(status_out, 64).decode()]))
@@ -49,11 +51,11 @@ def sandboxed(body: str, scratch: Path, *, bare: bool = False, on_gpu: bool = Fa
 
     Args:
         bare: without namespaces.
-        end: end it after a while.
+        end: end it after it has said "up".
     """
     indented = "\n".join(f"    {line}" for line in body.splitlines())
     script = PROGRAM.format(body=indented, scratch=str(scratch), bare=bare, on_gpu=on_gpu, end=end)
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=DEADLINE_S)
     assert done.returncode == 0, done.stderr
     output: list[str] = json.loads(done.stdout)
     return output
@@ -84,7 +86,7 @@ def sleeping_below(directory: Path) -> list[psutil.Process]:
 @pytest.mark.parametrize("bare", [False, True])
 @pytest.mark.parametrize("end", [False, True])
 def test_nothing_is_left_of_a_process_when_its_supervisor_ends(tmp_path: Path, bare: bool, end: bool) -> None:
-    body = DAEMONS + ("time.sleep(1000)\n" if end else "")
+    body = DAEMONS + ('say("up")\ntime.sleep(1000)\n' if end else "")
     _, how = sandboxed(body, tmp_path, bare=bare, end=end)
     assert how == ("signal 9" if end else "exit 0")
     # The forks have the arguments of their parent, and those name the directory.
@@ -167,7 +169,7 @@ for _ in range(4):
         held = mmap.mmap(-1, {size} << 20)
         for place in range(0, {size} << 20, 4096):
             held[place] = 1
-        time.sleep(20)
+        time.sleep(1000)
         os._exit(0)
 os.wait()
 """
@@ -204,7 +206,7 @@ while started < 80 and not {"pid_namespace", "mount_namespace"} & set(missing):
     except OSError:
         break
 say(started)
-time.sleep(2 if started == 80 else 0)
+time.sleep(1000 if started == 80 else 0)
 """
     output, how = sandboxed(body, tmp_path)
     # Others than root cannot start as many.

@@ -16,6 +16,7 @@ import tinker
 import torch
 from tinker import types
 
+from kernelrl_testing.waiting import DEADLINE_S
 from kernelrl_tinker_server.local import LocalServer
 
 README = Path(__file__).parents[1] / "README.md"
@@ -167,7 +168,7 @@ def _reaction(call: Callable[[], Any]) -> str:
     try:
         result = call()
         if hasattr(result, "result"):
-            result.result(timeout=60)
+            result.result(timeout=DEADLINE_S)
     except tinker.BadRequestError:
         return "refused"
     except Exception as error:

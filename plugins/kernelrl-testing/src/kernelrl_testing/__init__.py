@@ -7,6 +7,7 @@
 | `contracts` | one class of tests per kind of component; a plugin's tests derive from it |
 | `training` | a recipe of fakes, and the training loop in the test's process |
 | `fixtures` | a pytest plugin: an isolated cache directory, one evaluator per test session, `assert_kernel` |
+| `waiting` | waits for a condition, with a deadline that a busy machine keeps too |
 | `kernels` | evaluates a kernel as the fixture `assert_kernel` does |
 
 `kernelrl plugins new` writes a plugin whose tests use this kit; `kernelrl plugins check` runs the contract tests. The

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
 from broken_components import Broken
 from kernelrl_core.api.loggers import Logger
+from kernelrl_testing.waiting import takes
 
 
 class Lines(Logger):
@@ -34,7 +34,7 @@ class Changes(Lines):
 
 class Blocks(Lines):
     def step(self, metrics: Any) -> None:
-        time.sleep(0.03)
+        takes(0.03)
         super().step(metrics)
 
 
