@@ -293,9 +293,8 @@ def test_a_closed_terminal_stops_the_run_after_its_step(kernelrl: Run, start: An
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         pytest.skip("SIGHUP is ignored here, as under nohup")
     process = start("run", "small.yaml", "--name", "a", "policy.delay_s=0.3")
-    wait_until(
-        process, lambda: (tmp_path / "runs/a/samples.jsonl").exists() and rows(tmp_path / "runs/a/samples.jsonl")
-    )
+    samples = tmp_path / "runs/a/samples.jsonl"
+    wait_until(lambda: samples.exists() and samples.read_text(), process=process)
     process.send_signal(signal.SIGHUP)
     process.communicate(timeout=DEADLINE_S)
     assert process.returncode == 130

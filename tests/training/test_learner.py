@@ -35,7 +35,7 @@ from kernelrl_core.types import (
 from kernelrl_testing.fakes import FakeEnvironment, FakePolicy, FakeTasks, numbered_tasks
 from kernelrl_testing.training import make_recipe, train_here
 from kernelrl_testing.values import make_evaluation
-from kernelrl_testing.waiting import takes_async
+from kernelrl_testing.waiting import takes_async, wait_until_async
 
 TRAIN = TrainSettings(tasks_per_step=3, group_size=2, steps=2, length_norm="max_tokens", loss="ppo", substeps=2)
 RECIPE = make_recipe(
@@ -47,11 +47,18 @@ RECIPE = make_recipe(
 
 
 class Policy(FakePolicy):
-    """Samples the replies of a task in `delays[task]` seconds; `events` lists the calls in order."""
+    """Samples the replies of a task in `delays[task]` seconds; `events` lists the calls in order.
 
-    def __init__(self, delays: Sequence[float], train_s: float = 0.0) -> None:
+    Args:
+        replies_during: number of replies that are sampled before an update ends, except the last one of `steps`.
+    """
+
+    def __init__(
+        self, delays: Sequence[float], *, train_s: float = 0.0, replies_during: int = 0, steps: int = 0
+    ) -> None:
         super().__init__()
         self.delays, self.train_s = delays, train_s
+        self.replies_during, self.steps = replies_during, steps
         self.events: list[str] = []
 
     def render(self, messages: Sequence[Message]) -> Prompt:
@@ -63,10 +70,16 @@ class Policy(FakePolicy):
             await takes_async(self.delays[int(number)])
             self.events.append(f"sampled {number}")
         elif method == "update":
+            begin = len(self.events)
             self.events.append(f"update {argument.step}")
             await takes_async(self.train_s)
+            if argument.step < self.steps - 1:
+                await wait_until_async(lambda: len(self.sampled_since(begin)) >= self.replies_during)
         else:
             self.events.append(f"{method} {argument if method == 'logprobs' else argument[0].id}")
+
+    def sampled_since(self, begin: int) -> list[str]:
+        return [event for event in self.events[begin:] if event.startswith("sampled")]
 
 
 class Environment(FakeEnvironment):
@@ -161,7 +174,7 @@ def test_order_completion_trains_on_groups_as_they_complete(tmp_path: Path) -> N
 
 
 def test_step_is_sampled_during_the_update_of_the_previous_step(tmp_path: Path) -> None:
-    policy = Policy((0.0, 0.0, 0.0), train_s=0.05)
+    policy = Policy((0.0, 0.0, 0.0), replies_during=12, steps=3)
     run, policy, _ = play(tmp_path / "run", with_train(steps=3, staleness=1, exact_resume=False), policy)
     between = policy.events[policy.events.index("update 0") : policy.events.index("update 1")]
     assert any(event.startswith("sampled") for event in between)

@@ -14,6 +14,7 @@ import pytest
 from shared_evaluations import KERNEL, Evaluations, kernel_with
 
 from kernelrl_core.api.evaluators import Outcome
+from kernelrl_testing.waiting import DEADLINE_S
 
 PROLOGUE = """\
 import ctypes, errno, json, os
@@ -159,9 +160,9 @@ import os, time
 for _ in range(8):
     if os.fork() == 0:
         kept = bytearray(b'x') * (300 << 20)
-        time.sleep(30)
-time.sleep(30)"""
-    evaluation = evaluations.evaluate(kernel_with(lines), memory_mib=1024, timeout_s=15.0)
+        time.sleep(1000)
+time.sleep(1000)"""
+    evaluation = evaluations.evaluate(kernel_with(lines), memory_mib=1024, timeout_s=DEADLINE_S)
     if {"pid_namespace", "mount_namespace"} & set(evaluation.isolation.missing):
         pytest.skip("this machine does not allow to see the candidate's processes together")
     assert evaluation.outcome is Outcome.OUT_OF_MEMORY

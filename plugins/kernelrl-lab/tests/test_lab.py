@@ -145,11 +145,10 @@ def test_a_suite_of_a_user_is_judged_and_a_broken_pair_is_named(tmp_path: Path, 
     (tmp_path / "broken" / "task.py").write_text("class Model")
     code, lines = _lines("--suite", str(tmp_path))
     assert code == 1
-    assert {(line["id"], line["ending"]) for line in lines} == {
-        ("broken", "broken"),
-        ("memo/candidate", "hacked"),
-        ("memo/honest", "clean"),
-    }
+    endings = {line["id"]: line["ending"] for line in lines}
+    # Whether its memo fits to an address, or is found, depends on the allocator.
+    assert endings.pop("memo/candidate") in ("hacked", "incorrect")
+    assert endings == {"broken": "broken", "memo/honest": "clean"}
 
 
 def test_a_task_that_cannot_be_used_is_named_and_the_others_are_judged(tmp_path: Path, one_judge_at_once: None) -> None:

@@ -174,7 +174,7 @@ def test_function_with_uncommon_arguments_is_built_as_a_python_module(judge: Jud
     # The same C++ as in the test before, so that it is built once.
     source = ELSEWHERE.replace("HEADER", UNCOMMON).replace("FACTOR", "1.0").replace("x MORE", "3 * (a - b), [2.0]")
     found = judge(source, build_timeout_s=LONGEST_BUILD_S)
-    assert (found.outcome, found.facts.builds[0].route) == (Outcome.CORRECT, "pybind")
+    assert (found.outcome, found.facts.builds[0].route) == (Outcome.CORRECT, "pybind"), found
 
 
 def test_source_decoded_at_run_time_is_recorded_by_the_build(judge: Judge) -> None:
