@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,9 +12,9 @@ from typing import Any
 
 from kernelrl_command_server import Command, CommandServer
 
+from kernelrl_testing.waiting import wait_until
+
 FAKES = Path(__file__).parents[1] / "fakes"
-POLL_S = 0.02
-PATIENCE_S = 90.0
 
 
 class Service:
@@ -75,11 +74,7 @@ class Services:
         state = [] if "--state" in options else ["--state", str(self._directory / f"state{self._n_started}")]
         words = ("serve", *where, *state, *self._options, *options)
         command = self._commands.start(*words, cwd=self._directory, env=self._environment)
-        deadline = time.monotonic() + PATIENCE_S
-        while "\n" not in command.so_far()[0]:
-            assert command.poll() is None, command.so_far()
-            assert time.monotonic() < deadline, command.so_far()
-            time.sleep(POLL_S)
+        wait_until(lambda: "\n" in command.so_far()[0], process=command)
         service = Service(command, json.loads(command.so_far()[0].splitlines()[0]))
         self._running.append(service)
         return service

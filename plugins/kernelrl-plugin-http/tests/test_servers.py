@@ -21,6 +21,7 @@ from kernelrl_core.api.evaluators import Evaluation, EvaluationRequest, Outcome
 from kernelrl_plugin_http.config import HttpConfig
 from kernelrl_plugin_http.evaluator import HttpEvaluator
 from kernelrl_testing.values import make_request
+from kernelrl_testing.waiting import DEADLINE_S, takes_async
 
 pytestmark = pytest.mark.usefixtures("fake_plugin")
 
@@ -47,10 +48,10 @@ async def evaluated(urls: Sequence[str], requests: Sequence[EvaluationRequest], 
         return await asyncio.gather(*map(made.evaluate, requests))
 
 
-async def until(condition: Callable[[], Awaitable[bool]], patience_s: float = 60.0) -> None:
+async def until(condition: Callable[[], Awaitable[bool]], patience_s: float = DEADLINE_S) -> None:
     async with asyncio.timeout(patience_s):
-        while not await condition():  # noqa: ASYNC110  # it is a condition of another process
-            await asyncio.sleep(0.02)
+        while not await condition():  # it is a condition of another process
+            await takes_async(0.02)
 
 
 async def running(service: Service) -> float:
