@@ -15,8 +15,15 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 DISTRIBUTIONS = sorted(path.parent for path in ROOT.glob("plugins/*/pyproject.toml"))
-BELOW_THE_CORE = {"kernelrl-sources"}
+BELOW_THE_CORE = {"kernelrl-devices", "kernelrl-sources"}
 """Libraries that the core depends on."""
+SHARED_BY = {
+    # The server wraps the engine of policy `torch` in HTTP; recipes do not use it.
+    "kernelrl-tinker-server": "kernelrl_plugin_torch",
+    # `export --as kernelbench` needs the plugin; other formats do not.
+    "kernelrl-report": "kernelrl_plugin_kernelbench",
+}
+"""Distribution -> the plugin that it may import."""
 MACHINE_PATHS = tuple(f"/{name}/" for name in ("work", "root", "opt/wheels"))
 HEAVY = {
     "datasets",
@@ -106,9 +113,7 @@ def test_bundled_plugins_depend_on_each_other_only_through_the_judge() -> None:
         own = folder.name.replace("-", "_")
         for path in (path for path in folder.glob("src/**/*.py") if "samples" not in path.parts):
             others = {name for name in imported_modules(path.read_text()) if name.startswith("kernelrl_plugin_")}
-            # The server wraps the engine of policy `torch` in HTTP; recipes do not use it.
-            allowed = {own, "kernelrl_plugin_torch"} if folder.name == "kernelrl-tinker-server" else {own}
-            assert others <= allowed, path
+            assert others <= {own, SHARED_BY.get(folder.name, own)}, path
 
 
 def test_listing_plugins_imports_nothing_heavy() -> None:

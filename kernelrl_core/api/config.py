@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from kernelrl_core.interfaces.config import ComponentConfig, MachineFact
-from kernelrl_core.interfaces.gpus import InstalledGpu, nvidia_gpus, visible_gpus
-from kernelrl_core.interfaces.requirements import Requires, gpu_vendors
+from kernelrl_core.interfaces.requirements import Requires
 from kernelrl_core.sources.yaml import load_yaml
 from kernelrl_core.storage import (
     FileLock,
@@ -19,6 +18,7 @@ from kernelrl_core.storage import (
     write_atomically,
 )
 from kernelrl_core.types.numbers import Fraction, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from kernelrl_devices.gpus import InstalledGpu, gpu_vendors, nvidia_gpus, visible_gpus
 
 __all__ = [
     "ComponentConfig",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kernelrl_core.interfaces.device_lease import DeviceLease, HeldLease, gpu_device_name, lock_directory
+from kernelrl_core.interfaces.device_lease import DeviceLease, lock_directory
 from kernelrl_core.interfaces.evaluators import Evaluator, EvaluatorConfig
 from kernelrl_core.interfaces.remote import read_response, serve_request
 from kernelrl_core.types.audits import TaskAudit, audit_conditions, audit_key
@@ -27,6 +27,7 @@ from kernelrl_core.types.outcomes import Finding, Outcome, Rule, Severity, Verdi
 from kernelrl_core.types.replies import EmbeddedSource, KernelFact, SourceFacts
 from kernelrl_core.types.serialization import from_json, to_json
 from kernelrl_core.types.tasks import Task
+from kernelrl_devices.leases import HeldLease, gpu_device_name
 
 __all__ = [
     "BuildStatus",

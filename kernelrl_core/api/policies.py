@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kernelrl_core.interfaces.device_lease import DeviceLease, gpu_device_name
+from kernelrl_core.interfaces.device_lease import DeviceLease
 from kernelrl_core.interfaces.policies import Policy, PolicyCapabilities, PolicyConfig, PolicyContext, TrainablePolicy
 from kernelrl_core.sources.thinking import (
     continuation_after,
@@ -14,6 +14,7 @@ from kernelrl_core.sources.thinking import (
 from kernelrl_core.types.replies import UNKNOWN_TOKEN, Message, Prompt, Reply, estimated_prompt
 from kernelrl_core.types.tasks import WarmStartExample
 from kernelrl_core.types.training import Loss, LossSample, OptimizerSettings, SamplingSettings, TrainingSample, Update
+from kernelrl_devices.leases import gpu_device_name
 
 __all__ = [
     "UNKNOWN_TOKEN",

@@ -128,9 +128,9 @@ def _default_modules() -> list[str]:
 
 def _machine_checks() -> Iterator[dict[str, Any]]:
     from kernelrl_core.interfaces.hooks import KINDS
-    from kernelrl_core.interfaces.requirements import gpu_vendors
     from kernelrl_core.plugins.registry import registry
     from kernelrl_core.storage import cache_directory
+    from kernelrl_devices.gpus import gpu_vendors
 
     version = ".".join(map(str, sys.version_info[:3]))
     yield _row("python", sys.version_info >= (3, 11), version, "install Python 3.11 or newer")

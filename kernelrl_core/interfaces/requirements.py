@@ -13,7 +13,9 @@ from urllib.parse import urlsplit
 
 import attrs
 
-__all__ = ["Missing", "Requires", "gpu_vendors", "missing_requirements"]
+from kernelrl_devices.gpus import gpu_vendors
+
+__all__ = ["Missing", "Requires", "missing_requirements"]
 
 _URL_TIMEOUT_S = 2.0
 
@@ -61,16 +63,6 @@ class Missing:
 def missing_requirements(requires: Requires) -> tuple[Missing, ...]:
     """The prerequisites in `requires` that this machine lacks, in the order of the fields."""
     return tuple(Missing(what, requires.fix or fix) for what, fix in _absent(requires))
-
-
-def gpu_vendors() -> frozenset[str]:
-    """Vendors (`nvidia`, `amd`) with a device that this process can access. Loads no driver."""
-    found = set()
-    if Path("/dev/nvidiactl").exists() or Path("/dev/dxg").exists():
-        found.add("nvidia")
-    if Path("/dev/kfd").exists():
-        found.add("amd")
-    return frozenset(found)
 
 
 def _absent(requires: Requires) -> Iterator[tuple[str, str]]:

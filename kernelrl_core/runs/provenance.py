@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from kernelrl_core.interfaces.gpus import nvidia_gpus
 from kernelrl_core.plugins.boundary import plugin_boundary, returned_plain
 from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.recipe.evaluation_spec import spec_of
@@ -19,6 +18,7 @@ from kernelrl_core.recipe.prerequisites import require_prerequisites
 from kernelrl_core.recipe.schema import Recipe
 from kernelrl_core.runs.directory import now
 from kernelrl_core.version import __version__
+from kernelrl_devices.gpus import nvidia_gpus
 
 __all__ = ["git_facts", "machine_facts", "provenance", "retriever_identity"]
 

@@ -92,7 +92,10 @@ def class_entry(cls: type[Any], level: str = "###") -> Iterator[str]:
         yield from methods(cls)
     elif found := [
         f"- {signature(inner)}: {linked(one_line(inner))}"
-        for inner in tree(cls).body
+        for owner in cls.__mro__
+        # A class of a library below the core has no page of its own.
+        if owner is cls or owner.__module__.startswith(("kernelrl_devices.", "kernelrl_sources."))
+        for inner in tree(owner).body
         if isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef)
         and not inner.name.startswith("_")
         # A method without docstring is documented in the base class.

@@ -7,7 +7,9 @@ import tomllib
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
+from packaging.requirements import Requirement
 from page_blocks import ROOT
 
 NEEDS = {
@@ -41,6 +43,9 @@ _SHELL = {
     "uv",
 }
 
+_PROJECT = re.compile(r"(\.|(?:plugins/|\./plugins/)?kernelrl[\w-]*)(?:\[([\w,]+)\])?")
+"""A distribution of this repository, or its folder, with extras."""
+
 
 def fault(words: Sequence[str], page: str, here: Path = ROOT) -> str:
     """The first fault of a command line on a page with this text, in the directory `here`. Empty: none."""
@@ -53,7 +58,7 @@ def fault(words: Sequence[str], page: str, here: Path = ROOT) -> str:
     if program == "just":
         return "" if not rest or rest[0] in _targets("justfile") else f"no command {rest[0]!r} in justfile"
     if program == "pip" or list(words[:3]) == ["python", "-m", "pip"]:
-        return next(filter(None, (_requirement(word, here) for word in rest)), "")
+        return next(filter(None, (*(_requirement(word, here) for word in rest), _not_installed(rest, here))), "")
     if program == "python" and rest and rest[0].endswith(".py") and "/" in rest[0]:
         return "" if (ROOT / rest[0]).is_file() else f"no file {rest[0]}"
     return "" if program in _SHELL else f"unknown program {program!r}: add it to {__name__}.NEEDS with what it needs"
@@ -67,13 +72,49 @@ def _targets(name: str) -> frozenset[str]:
 
 def _requirement(word: str, here: Path) -> str:
     """The fault of an argument of pip: a distribution or folder of this repository, perhaps with extras."""
-    found = re.fullmatch(r"(\.|(?:plugins/|\./plugins/)?kernelrl[\w-]*)(?:\[([\w,]+)\])?", word)
+    found = _PROJECT.fullmatch(word)
     if found is None:
         return ""
-    name = found[1].rpartition("/")[2]
-    folder = {".": here, "kernelrl": ROOT}.get(name, ROOT / "plugins" / name)
+    folder = _folder(found[1], here)
     if not (folder / "pyproject.toml").is_file():
-        return f"no distribution {name!r}"
-    project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    extras = found[2].split(",") if found[2] else []
-    return "".join(f"{word}: no extra {one!r}" for one in extras if one not in project.get("optional-dependencies", {}))
+        return f"no distribution {folder.name!r}"
+    of_extras = _project(folder).get("optional-dependencies", {})
+    return "".join(f"{word}: no extra {one!r}" for one in _extras(found) if one not in of_extras)
+
+
+def _not_installed(words: Sequence[str], here: Path) -> str:
+    """The distribution of this repository that a line needs and does not install from its folder. Empty: none.
+
+    No package index has them, so pip installs a clone only if the line names all.
+    """
+    named = [found for word in words if (found := _PROJECT.fullmatch(word))]
+    installed = {_folder(found[1], here) for found in named}
+    if "-e" not in words or not {ROOT} < installed:  # `-e .` alone may be in the folder of a plugin
+        return ""
+    for found in named:
+        project = _project(_folder(found[1], here))
+        needed = list(project.get("dependencies", []))
+        for extra in _extras(found):
+            needed += project.get("optional-dependencies", {}).get(extra, [])
+        for requirement in needed:
+            name = Requirement(requirement).name
+            folder = _folder(name, here)
+            if folder not in installed and (folder / "pyproject.toml").is_file():
+                return f"{found[0]} needs -e plugins/{name}"
+    return ""
+
+
+def _folder(name: str, here: Path) -> Path:
+    """The folder of a distribution that a line names, or of its folder."""
+    last = name.rpartition("/")[2]
+    return {".": here, "kernelrl": ROOT}.get(last, ROOT / "plugins" / last)
+
+
+def _extras(found: re.Match[str]) -> list[str]:
+    return found[2].split(",") if found[2] else []
+
+
+@cache
+def _project(folder: Path) -> dict[str, Any]:
+    project: dict[str, Any] = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return project

@@ -381,6 +381,7 @@ def test_a_fault_in_a_command_line_is_found(command: str, expected: str) -> None
         ("make tset", "no target 'tset' in Makefile"),
         ("just sop demo", "no command 'sop' in justfile"),
         ("pip install -e . -e 'plugins/kernelrl-plugin-torch[hff]'", "no extra 'hff'"),
+        ("pip install -e . -e plugins/kernelrl-plugin-route", ". needs -e plugins/kernelrl-devices"),
         ("pip install kernelrl-plugin-trition", "no distribution 'kernelrl-plugin-trition'"),
         ("python scripts/no_such.py", "no file scripts/no_such.py"),
         ("sbatch job.sh", "does not mention SLURM"),

@@ -19,7 +19,7 @@ from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[2]
 PLUGIN = "kernelrl-plugin-hip"
-LIBRARIES = ("kernelrl-sources", "kernelrl-sandbox", "kernelrl-build", "kernelrl-judge")
+LIBRARIES = ("kernelrl-devices", "kernelrl-sources", "kernelrl-sandbox", "kernelrl-build", "kernelrl-judge")
 PROJECTS = (ROOT, *(ROOT / "plugins" / name for name in (*LIBRARIES, PLUGIN)))
 
 

@@ -1,38 +1,16 @@
-"""GPU lookup by common names and driver names."""
+"""The hardware block of a prompt."""
 
 from __future__ import annotations
 
 import pytest
 
 from kernelrl_core.errors import MissingPrerequisite, UsageError
-from kernelrl_core.prompts.hardware import GPUS, find_gpu, hardware_block
-
-
-@pytest.mark.parametrize(
-    ("name", "found"),
-    [
-        ("H100", "H100 SXM"),
-        ("NVIDIA H100 80GB HBM3", "H100 SXM"),
-        ("NVIDIA H100 PCIe", "H100 PCIe"),
-        ("NVIDIA A100-SXM4-40GB", "A100 40GB"),
-        ("NVIDIA A100 80GB PCIe", "A100 80GB"),
-        ("a100", "A100 80GB"),
-        ("NVIDIA GeForce RTX 4090", "RTX 4090"),
-        ("rtx4090", "RTX 4090"),
-        ("Tesla T4", "T4"),
-        ("NVIDIA L40S", "L40S"),
-        ("NVIDIA L4", "L4"),
-        ("NVIDIA H200", "H200"),
-        ("AMD Instinct MI300X", "MI300X"),
-    ],
-)
-def test_gpu_name_is_resolved(name, found):
-    assert find_gpu(name).name == found
+from kernelrl_core.prompts.hardware import hardware_block
+from kernelrl_devices.data_sheets import GPUS
 
 
 @pytest.mark.parametrize("gpu", GPUS, ids=lambda gpu: gpu.name)
-def test_every_gpu_is_found_by_its_name_and_has_a_block(gpu):
-    assert find_gpu(gpu.name) is gpu
+def test_every_gpu_has_a_block(gpu):
     facts = dict(hardware_block(gpu.name).facts)
     assert {"Architecture", "Memory"} <= facts.keys()
     assert all("None" not in value for value in facts.values())
@@ -40,7 +18,7 @@ def test_every_gpu_is_found_by_its_name_and_has_a_block(gpu):
 
 def test_unknown_gpu_suggests_the_nearest():
     with pytest.raises(UsageError, match="did you mean 'H200'"):
-        find_gpu("H201")
+        hardware_block("H201")
 
 
 def test_auto_reads_the_driver(tmp_path, monkeypatch):

@@ -26,6 +26,7 @@ GPU_STACK = ("torch==2.11.0", "triton==3.6.0")
 OURS = (
     "kernelrl",
     "kernelrl-build",
+    "kernelrl-devices",
     "kernelrl-judge",
     "kernelrl-plugin-cpp",
     "kernelrl-plugin-cuda",

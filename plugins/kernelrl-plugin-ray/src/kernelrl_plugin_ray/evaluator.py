@@ -37,6 +37,7 @@ _SHARED = (
     "python",
     "kernelrl",
     "kernelrl-build",
+    "kernelrl-devices",
     "kernelrl-judge",
     "kernelrl-plugin-ray",
     "kernelrl-sandbox",

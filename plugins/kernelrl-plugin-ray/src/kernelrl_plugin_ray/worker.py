@@ -29,6 +29,7 @@ logger = logging.getLogger(__name__)
 
 _DISTRIBUTIONS = (
     "kernelrl-build",
+    "kernelrl-devices",
     "kernelrl-judge",
     "kernelrl-plugin-ray",
     "kernelrl-sandbox",

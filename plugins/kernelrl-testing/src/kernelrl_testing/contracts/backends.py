@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 from unittest import SkipTest
 
 from kernelrl_core.interfaces.backends import BackendRunner
-from kernelrl_core.interfaces.requirements import gpu_vendors
 from kernelrl_core.types import Evaluation, EvaluationRequest, Outcome
 from kernelrl_core.types.replies import SourceFacts
+from kernelrl_devices.gpus import gpu_vendors
 from kernelrl_testing.contracts.base import ComponentContract
 from kernelrl_testing.contracts.breaches import Breach, Fault, calling, located, require, skipped_where_missing
 from kernelrl_testing.contracts.here import evaluator_here, obstacle_to_running, runner_of

@@ -9,10 +9,11 @@ from unittest import SkipTest
 
 from kernelrl_core.errors import KernelRLError
 from kernelrl_core.interfaces.backends import Backend, BackendRunner
-from kernelrl_core.interfaces.requirements import gpu_vendors, missing_requirements
+from kernelrl_core.interfaces.requirements import missing_requirements
 from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.plugins.use import Use
 from kernelrl_core.types import EvaluationSettings
+from kernelrl_devices.gpus import gpu_vendors
 from kernelrl_testing.contracts.options import read_options
 
 __all__ = ["backend_here", "evaluator_here", "obstacle_to_running", "runner_of"]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import subprocess
+from pathlib import Path
 
 import attrs
 
-from kernelrl_core.interfaces.requirements import gpu_vendors
-
-__all__ = ["InstalledGpu", "nvidia_gpus", "visible_gpus"]
+__all__ = ["InstalledGpu", "gpu_vendors", "nvidia_gpus", "visible_gpus"]
 
 _FIELDS = ("uuid", "name", "compute_cap", "driver_version")
 
@@ -26,6 +25,16 @@ class InstalledGpu:
     """Compute capability, such as `9.0`; empty: unknown."""
     driver: str = ""
     """Version of the driver."""
+
+
+def gpu_vendors() -> frozenset[str]:
+    """Vendors (`nvidia`, `amd`) with a device that this process can access. Loads no driver."""
+    found = set()
+    if Path("/dev/nvidiactl").exists() or Path("/dev/dxg").exists():
+        found.add("nvidia")
+    if Path("/dev/kfd").exists():
+        found.add("amd")
+    return frozenset(found)
 
 
 def nvidia_gpus() -> tuple[InstalledGpu, ...]:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from kernelrl_core.interfaces import gpus
-from kernelrl_core.interfaces.gpus import InstalledGpu, nvidia_gpus, visible_gpus
+from kernelrl_devices import gpus
+from kernelrl_devices.gpus import InstalledGpu, nvidia_gpus, visible_gpus
 
 FIRST = InstalledGpu("GPU-aa", "NVIDIA H200", "9.0", "550.54")
 SECOND = InstalledGpu("GPU-bb", "NVIDIA L40S", "8.9", "550.54")
