@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from kernelrl_core.environment.candidate_evaluator import CandidateEvaluator
 from kernelrl_core.environment.environment import Environment
+from kernelrl_core.environment.evaluation_service import EvaluationService, request_key
+from kernelrl_core.environment.kernel_check import CheckedKernel
 from kernelrl_core.environment.one_kernel import evaluate_kernel, find_backends, why_untimed, with_timing
 from kernelrl_core.environment.scoring import Judgement, PromptExamples
 from kernelrl_core.planning.load import load_recipe, recipe_from_mapping
@@ -25,16 +27,19 @@ from kernelrl_core.tasks.lookup import find_task
 from kernelrl_core.tasks.schedule import schedule
 from kernelrl_core.tasks.selection import eval_tasks, training_tasks
 from kernelrl_core.types.replies import Extraction
+from kernelrl_core.types.seeds import request_seed
 from kernelrl_core.types.tasks import ExcludedExample, ShownExample
 from kernelrl_core.types.turns import SampleId, Score, Turn
 
 __all__ = [
     "DEFAULT_EVALUATION",
     "CandidateEvaluator",
+    "CheckedKernel",
     "Choice",
     "Environment",
     "EpisodeId",
     "EpisodeRunner",
+    "EvaluationService",
     "EvaluationSpec",
     "ExcludedExample",
     "Extraction",
@@ -64,6 +69,8 @@ __all__ = [
     "recipe_from_mapping",
     "registry",
     "reply_limit",
+    "request_key",
+    "request_seed",
     "require_kept_thinking",
     "schedule",
     "spec_of",

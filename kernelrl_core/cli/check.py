@@ -8,7 +8,6 @@ import os
 import re
 import time
 from collections.abc import Sequence
-from typing import Any
 
 import click
 
@@ -20,6 +19,7 @@ from kernelrl_core.environment.kernel_check import (
     component_keys,
     default_keys,
     open_check,
+    why_no_speedup,
 )
 from kernelrl_core.environment.one_kernel import find_backends
 from kernelrl_core.errors import UsageError, more
@@ -28,7 +28,6 @@ from kernelrl_core.plugins.registry import Registry, registry
 from kernelrl_core.recipe.evaluation_spec import EvaluationSpec
 from kernelrl_core.sources.kernel_files import skipped_files
 from kernelrl_core.types import Evaluation, EvaluationSettings, Turn
-from kernelrl_core.types import serialization as codec
 
 _KEY_VALUE = re.compile(r"[A-Za-z_]\w*(\.\w+)*=")
 _MAX_LEVEL = 4
@@ -116,7 +115,7 @@ async def _show(options: CheckOptions, begin: float, *, as_json: bool) -> tuple[
         async for one in results:
             checked.append(one)
             if as_json:
-                print_json(_described(one, check.spec, check.untimed))
+                print_json(one.row(check.spec, check.untimed))
                 continue
             lines = turn_lines(one.turn, check.untimed, cached=one.cached, settings=check.spec.settings)
             print_lines([f"{one.name}:", *lines] if check.several else lines)
@@ -154,54 +153,6 @@ def _other_backend(turn: Turn, spec: EvaluationSpec, registry: Registry) -> str:
 def _was_only_built(turn: Turn) -> bool:
     """Whether the candidate was built and not executed, because this machine cannot execute it."""
     return turn.evaluation is not None and bool(turn.evaluation.checked)
-
-
-def _described(checked: CheckedKernel, spec: EvaluationSpec, why_untimed: str) -> dict[str, Any]:
-    turn = checked.turn
-    evaluation = turn.evaluation
-    described = codec.to_json(evaluation) if evaluation is not None else {}
-    return {
-        "task": turn.task.id,
-        "kernel": checked.name,
-        "kernel_sha256": turn.candidate.sha256 if turn.candidate is not None else None,
-        "backend": spec.backend.use,
-        "evaluator": spec.evaluator.use,
-        "outcome": turn.outcome.value,
-        "verdict": turn.verdict.value,
-        "compiled": evaluation is not None and evaluation.compiled,
-        "correct": turn.correct,
-        "tests_passed": described.get("tests_passed", 0),
-        "tests_total": described.get("tests_total", 0),
-        "cast": described.get("facts", {}).get("cast") or None,
-        "dtypes": described.get("facts", {}).get("dtypes"),
-        "runtime_us": evaluation.runtime.median_us if evaluation is not None and evaluation.runtime else None,
-        "baseline_us": evaluation.baseline.median_us if evaluation is not None and evaluation.baseline else None,
-        "speedup": turn.speedup,
-        "speedup_ci": described.get("speedup_ci") if turn.correct else None,
-        "findings": [
-            {
-                "rule": finding.rule,
-                "severity": finding.severity.value,
-                "evidence": finding.evidence,
-                "checker": finding.checker,
-                "line": finding.line,
-            }
-            for finding in turn.findings
-        ],
-        "message": turn.message,
-        "isolation": described.get("isolation"),
-        "provenance": described.get("provenance", {}),
-        "seconds": {phase: round(seconds, 4) for phase, seconds in checked.seconds().items()},
-        "reasons": {} if turn.speedup is not None else {"speedup": _why_no_speedup(turn, why_untimed)},
-    }
-
-
-def _why_no_speedup(turn: Turn, why_untimed: str) -> str:
-    if not turn.correct:
-        return f"only a correct kernel is timed; the outcome is {turn.outcome.value}"
-    if turn.evaluation is not None and turn.evaluation.not_timed:
-        return turn.evaluation.not_timed
-    return why_untimed or "a finding ended the evaluation before the kernel was timed"
 
 
 def _speed(evaluation: Evaluation, speedup: float) -> str:
@@ -258,7 +209,7 @@ def turn_lines(
     if turn.speedup is not None:
         lines.append(f"speedup   {_speed(evaluation, turn.speedup)}")
     elif turn.correct:
-        lines.append(f"speedup   not measured: {_why_no_speedup(turn, why_untimed)}")
+        lines.append(f"speedup   not measured: {why_no_speedup(turn, why_untimed)}")
     if evaluation.outcome is not turn.outcome:
         lines.append(
             f"ended     {evaluation.outcome.value}{f': {first}' if (first := _first_line(evaluation)) else ''}"

@@ -14,6 +14,7 @@ import attrs
 from kernelrl_core.environment.candidate_evaluator import CandidateEvaluator
 from kernelrl_core.environment.retrieval import Retrieval, RetrievedExamples, make_retrieval
 from kernelrl_core.environment.scoring import PromptExamples, WeightedReward, judged_turn, score
+from kernelrl_core.interfaces.evaluators import Evaluator
 from kernelrl_core.interfaces.feedback import Feedback
 from kernelrl_core.interfaces.tasks import TaskSource
 from kernelrl_core.plugins.boundary import plugin_boundary, returned
@@ -52,12 +53,21 @@ class Environment:
         self._warned: set[str] = set()
 
     @classmethod
-    def from_recipe(cls, recipe: Recipe, *, registry: Registry, secret: bytes, cache_dir: Path | None) -> Environment:
+    def from_recipe(
+        cls,
+        recipe: Recipe,
+        *,
+        registry: Registry,
+        secret: bytes,
+        cache_dir: Path | None,
+        evaluator: Evaluator | None = None,
+    ) -> Environment:
         """Create the components that a recipe selects.
 
         Args:
             secret: key of the hidden input seeds.
             cache_dir: directory of the evaluation cache; None: no cache.
+            evaluator: that of the recipe, if there is one already.
 
         Raises:
             MissingPrerequisite: this machine lacks prerequisites; the message lists all of them.
@@ -65,11 +75,13 @@ class Environment:
         """
         spec = spec_of(recipe)
         require_prerequisites(recipe_uses(recipe, policy=False), spec, registry)
-        evaluator = CandidateEvaluator.from_spec(spec, registry=registry, secret=secret, cache_dir=cache_dir)
+        candidates = CandidateEvaluator.from_spec(
+            spec, registry=registry, secret=secret, cache_dir=cache_dir, evaluator=evaluator
+        )
         tasks = registry.make("tasks", recipe.tasks)
         return cls(
             recipe,
-            evaluator=evaluator,
+            evaluator=candidates,
             tasks=tasks,
             rewards=[
                 WeightedReward(
@@ -82,7 +94,7 @@ class Environment:
                 for name, use in recipe.rewards.items()
             ],
             feedback=registry.make("feedback", recipe.feedback),
-            retrieval=make_retrieval(recipe, registry, tasks, evaluator.forbids),
+            retrieval=make_retrieval(recipe, registry, tasks, candidates.forbids),
         )
 
     async def start(self) -> None:

@@ -13,6 +13,7 @@ import hashlib
 import secrets
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from typing import Any
 
 import attrs
 
@@ -31,6 +32,7 @@ from kernelrl_core.sources.kernel_files import kernel_files, read_kernel
 from kernelrl_core.storage import cache_directory
 from kernelrl_core.tasks.lookup import find_task, needs_source
 from kernelrl_core.types import Task, Turn
+from kernelrl_core.types.serialization import to_json
 
 __all__ = [
     "CheckOptions",
@@ -40,6 +42,7 @@ __all__ = [
     "default_keys",
     "expected_evaluator",
     "open_check",
+    "why_no_speedup",
 ]
 
 
@@ -179,6 +182,55 @@ class CheckedKernel:
         spent = dict(evaluation.seconds) if evaluation is not None and not self.cached else {}
         spent["check"] = spent.get("check", 0.0) + self.turn.seconds.get("check", 0.0)
         return spent | {"wait": max(0.0, self.wall_s - sum(spent.values()))}
+
+    def row(self, spec: EvaluationSpec, untimed: str) -> dict[str, Any]:
+        """The object that `kernelrl check --json` prints.
+
+        Args:
+            spec: the specification of the evaluation.
+            untimed: the reason why the kernel was not timed; empty if it was.
+        """
+        turn = self.turn
+        evaluation = turn.evaluation
+        described = to_json(evaluation) if evaluation is not None else {}
+        return {
+            "task": turn.task.id,
+            "kernel": self.name,
+            "kernel_sha256": turn.candidate.sha256 if turn.candidate is not None else None,
+            "backend": spec.backend.use,
+            "evaluator": spec.evaluator.use,
+            "outcome": turn.outcome.value,
+            "verdict": turn.verdict.value,
+            "compiled": evaluation is not None and evaluation.compiled,
+            "correct": turn.correct,
+            "tests_passed": described.get("tests_passed", 0),
+            "tests_total": described.get("tests_total", 0),
+            "cast": described.get("facts", {}).get("cast") or None,
+            "dtypes": described.get("facts", {}).get("dtypes"),
+            "runtime_us": evaluation.runtime.median_us if evaluation is not None and evaluation.runtime else None,
+            "baseline_us": evaluation.baseline.median_us if evaluation is not None and evaluation.baseline else None,
+            "speedup": turn.speedup,
+            "speedup_ci": described.get("speedup_ci") if turn.correct else None,
+            "findings": [to_json(finding) for finding in turn.findings],
+            "message": turn.message,
+            "isolation": described.get("isolation"),
+            "provenance": described.get("provenance", {}),
+            "seconds": {phase: round(seconds, 4) for phase, seconds in self.seconds().items()},
+            "reasons": {} if turn.speedup is not None else {"speedup": why_no_speedup(turn, untimed)},
+        }
+
+
+def why_no_speedup(turn: Turn, untimed: str) -> str:
+    """The reason why a turn has no speedup.
+
+    Args:
+        untimed: the reason why the kernel was not timed, where that is known before its evaluation; else empty.
+    """
+    if not turn.correct:
+        return f"only a correct kernel is timed; the outcome is {turn.outcome.value}"
+    if turn.evaluation is not None and turn.evaluation.not_timed:
+        return turn.evaluation.not_timed
+    return untimed or "a finding ended the evaluation before the kernel was timed"
 
 
 class KernelCheck:

@@ -24,12 +24,13 @@ from kernelrl_core.types.serialization import to_json
 __all__ = ["evaluate_kernel", "find_backends", "why_untimed", "with_timing"]
 
 
-async def evaluate_kernel(evaluator: CandidateEvaluator, task: Task, text: str) -> Turn:
+async def evaluate_kernel(evaluator: CandidateEvaluator, task: Task, text: str, *, seed: str | None = None) -> Turn:
     """The turn of a kernel: outcome, verdict and findings, without score and feedback. A turn that is lost to an
     infrastructure error is masked.
 
     Args:
         text: Python source that defines `ModelNew`, or a saved reply.
+        seed: input seed as hex; see `CandidateEvaluator.evaluate`.
 
     Raises:
         UsageError, MissingPrerequisite: the task is unusable, or this machine cannot evaluate the kernel.
@@ -39,7 +40,7 @@ async def evaluate_kernel(evaluator: CandidateEvaluator, task: Task, text: str) 
     backend, fences = evaluator.spec.backend.use, evaluator.backend.facts.fences
     try:
         extraction = await asyncio.to_thread(extract_file, text, fences=fences, backend=backend)
-        judgement = await evaluator.evaluate(task, extraction)
+        judgement = await evaluator.evaluate(task, extraction, seed=seed)
     except InfrastructureError as error:
         return lost_turn(where, task, prompt, error, reply=reply)
     return judged_turn(where, task, prompt, reply, judgement)

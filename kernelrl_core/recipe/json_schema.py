@@ -10,6 +10,7 @@ import inspect
 import types
 import typing
 from collections.abc import Mapping
+from enum import Enum
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,7 +24,7 @@ from kernelrl_core.recipe.field_docs import field_docs
 from kernelrl_core.recipe.schema import Recipe
 from kernelrl_core.recipe.structure import allows_none
 
-__all__ = ["recipe_schema"]
+__all__ = ["object_schema", "recipe_schema"]
 
 _SCALARS: dict[Any, dict[str, Any]] = {
     int: {"type": "integer"},
@@ -43,7 +44,7 @@ _SCALARS: dict[Any, dict[str, Any]] = {
 
 def recipe_schema(registry: Registry) -> dict[str, Any]:
     """JSON Schema (2020-12) of recipes, with a branch for every component of the registry."""
-    described = _object(Recipe)
+    described = object_schema(Recipe)
     properties = described["properties"]
     properties["extends"] = {
         "description": "Base recipes: names, or paths relative to this file. Later ones override earlier ones.",
@@ -70,7 +71,7 @@ def _choice(registry: Registry, block: Block) -> dict[str, Any]:
     for component in registry.components(block.kind):
         label = registry.label(block.kind, component)
         try:
-            options = _object(registry.config_class(block.kind, label))
+            options = object_schema(registry.config_class(block.kind, label))
         except KernelRLError:
             options = {"properties": {}, "required": []}
         branches.append(
@@ -85,7 +86,9 @@ def _choice(registry: Registry, block: Block) -> dict[str, Any]:
     return {"anyOf": branches} if branches else {"type": "object"}
 
 
-def _object(cls: type[Any]) -> dict[str, Any]:
+def object_schema(cls: type[Any]) -> dict[str, Any]:
+    """JSON Schema (2020-12) of an attrs class as `to_json` writes it: a closed object, with the texts below its fields
+    as descriptions."""
     hints, docs = typing.get_type_hints(cls), field_docs(cls)
     properties: dict[str, Any] = {}
     for field in attrs.fields(cls):
@@ -119,4 +122,6 @@ def _type(hint: Any) -> dict[str, Any]:
         return {"type": "array", "items": _type(arguments[0])}
     if isinstance(origin, type) and issubclass(origin, Mapping):
         return {"type": "object", "additionalProperties": _type(arguments[1])}
-    return _object(hint) if isinstance(hint, type) and attrs.has(hint) else {}
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return {"enum": [member.value for member in hint]}
+    return object_schema(hint) if isinstance(hint, type) and attrs.has(hint) else {}

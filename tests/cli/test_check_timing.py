@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import attrs
 import pytest
 
-from kernelrl_core.cli.check import _described, turn_lines
+from kernelrl_core.cli.check import turn_lines
 from kernelrl_core.environment.kernel_check import CheckedKernel, default_keys, expected_evaluator
 from kernelrl_core.environment.one_kernel import why_untimed
 from kernelrl_core.interfaces.backends import BackendConfig
@@ -62,7 +62,7 @@ def correct() -> Any:
 
 
 def described(turn: Any, why_untimed: str = "") -> Any:
-    return _described(CheckedKernel("k.py", turn, 1.0), spec(), why_untimed)
+    return CheckedKernel("k.py", turn, 1.0).row(spec(), why_untimed)
 
 
 def test_kernels_are_timed_by_default() -> None:
