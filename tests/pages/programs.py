@@ -29,6 +29,7 @@ _SHELL = {
     "apt-get",
     "cat",
     "cd",
+    "curl",
     "echo",
     "export",
     "git",
