@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-
 import click
-from click.shell_completion import CompletionItem
+from click.shell_completion import CompletionItem, get_completion_class
+
+from kernelrl_core.cli.loading import load
 
 __all__ = ["complete_names"]
 
@@ -22,8 +22,6 @@ def command(context: click.Context, shell: str) -> None:
       echo 'source <(kernelrl completion zsh)' >> ~/.zshrc    # after compinit
       kernelrl completion fish > ~/.config/fish/completions/kernelrl.fish
     """
-    from click.shell_completion import get_completion_class
-
     found = get_completion_class(shell)
     assert found is not None
     click.echo(found(context.find_root().command, {}, "kernelrl", "_KERNELRL_COMPLETE").source())
@@ -50,44 +48,19 @@ def complete_names(found: click.Command) -> click.Command:
 class _Name(click.types.StringParamType):
     """Text that is mostly one of some names. A path is accepted as well."""
 
-    def __init__(self, list_names: Callable[[], Iterable[str]]) -> None:
-        self._list = list_names
+    def __init__(self, list_names: str) -> None:
+        """
+        Args:
+            list_names: the function that lists the names, written `module:attribute`.
+        """
+        self._list_names = list_names
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        names = [name for name in self._list() if name.startswith(incomplete)]
+        names = [name for name in load(self._list_names)() if name.startswith(incomplete)]
         # Without a name, the shell completes files.
         return [CompletionItem(name) for name in names] or [CompletionItem(incomplete, type="file")]
 
 
-def _runs() -> Iterable[str]:
-    from kernelrl_core.runs.directory import list_runs
-
-    return [run.name for run in list_runs()]
-
-
-def _recipes() -> Iterable[str]:
-    from kernelrl_core.planning.load import recipes
-
-    return sorted(recipes())
-
-
-def _plugins() -> Iterable[str]:
-    from kernelrl_core.plugins.registry import registry
-
-    return [plugin.name for plugin in registry().plugins]
-
-
-def _kinds() -> Iterable[str]:
-    from kernelrl_core.plugins.kinds import KINDS_BY_NAME
-
-    return KINDS_BY_NAME
-
-
-_NAMES: dict[str, Callable[[], Iterable[str]]] = {
-    "run": _runs,
-    "recipe": _recipes,
-    "recipe_or_run": lambda: [*_recipes(), *_runs()],
-    "plugin": _plugins,
-    "kind": _kinds,
-}
-"""Name of a parameter, in the singular -> the names that it completes."""
+_NAMES = {name: f"kernelrl_core.cli.names:{name}" for name in ("run", "recipe", "recipe_or_run", "plugin", "kind")}
+"""Name of a parameter, in the singular -> the function that lists the names that it completes. Its module imports much,
+which the completion of a command or an option does not need."""

@@ -17,7 +17,8 @@ from typing import NoReturn
 
 import click
 
-from kernelrl_core.cli.output import print_json, print_result
+from kernelrl_core.cli.output import print_json
+from kernelrl_core.cli.run_result import print_result
 from kernelrl_core.errors import ExitCode, more
 from kernelrl_core.runs.directory import RunDir
 

@@ -12,6 +12,10 @@ from typing import Any
 import click
 
 from kernelrl_core.cli.output import print_json, print_lines, table
+from kernelrl_core.planning.prerequisite_checks import component_facts
+from kernelrl_core.plugins.registry import registry
+from kernelrl_core.runs.provenance import git_facts, machine_facts
+from kernelrl_core.version import __version__
 
 _PACKAGES = (
     *("attrs", "cattrs", "click", "jinja2", "numpy", "orjson", "packaging", "pluggy", "pyyaml", "rich"),
@@ -45,11 +49,6 @@ def command(as_json: bool) -> None:
 
 
 def _environment() -> dict[str, Any]:
-    from kernelrl_core.cli.doctor import component_facts
-    from kernelrl_core.plugins.registry import registry
-    from kernelrl_core.runs.provenance import git_facts, machine_facts
-    from kernelrl_core.version import __version__
-
     found = machine_facts(registry())
     return {
         "kernelrl": __version__,

@@ -3,56 +3,55 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from kernelrl_core.errors import LookupFailed, nearest
+from kernelrl_core.cli.loading import load
+from kernelrl_core.errors import KernelRLError, LookupFailed, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from kernelrl_core.interfaces.component import Component
+    from kernelrl_core.plugins.registry import Registry
 
-__all__ = ["PluginGroup", "load_command"]
+__all__ = ["PluginGroup", "installed", "load_command"]
 
 
 class PluginGroup(click.Group):
     """A group whose commands come from the core and from plugins.
 
     The component `runs compare` of kind commands is the command `compare` of the group `runs`. Help and lists read the
-    summary of the component; its module is imported when the command is used.
+    summaries; the module of a command is imported when the command is used or its help is requested.
     """
 
-    def own_commands(self) -> Mapping[str, str]:
-        """Name -> summary of the commands of the core, in the order of the help."""
-        return {name: command.get_short_help_str(limit=200) for name, command in self.commands.items()}
+    def __init__(self, *arguments: Any, own: Mapping[str, tuple[str, str]], **settings: Any) -> None:
+        """
+        Args:
+            own: name of each command of the core -> module that defines it as `command`, and its summary; in the order
+                of the help.
+        """
+        super().__init__(*arguments, **settings)
+        self.own = own
 
     def plugin_commands(self) -> Mapping[str, Component]:
         """Name within this group -> component of a plugin."""
         prefix = f"{self.name} "
-        found = {}
-        for label, component in _offered(prefix):
-            name = label.removeprefix(prefix)
-            if name not in self.commands:
-                found[name] = component
-        return found
+        names = ((label.removeprefix(prefix), component) for label, component in _offered(prefix))
+        return {name: component for name, component in names if name not in self.own}
 
     def full_name(self, name: str) -> str:
         """Name of the component that provides a command of this group."""
         return f"{self.name} {name}"
 
-    def own_command(self, name: str) -> click.Command | None:
-        """A command of the core; None if it has none of this name."""
-        return self.commands.get(name)
-
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [*self.own_commands(), *self.plugin_commands()]
+        return [*self.own, *self.plugin_commands()]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        own = self.own_command(cmd_name)
-        if own is not None:
-            return own
+        if cmd_name in self.own:
+            module, _ = self.own[cmd_name]
+            found: click.Command = load(f"{module}:command")
+            return found
         if cmd_name not in self.plugin_commands():
             return None
         return load_command(self.full_name(cmd_name))
@@ -72,9 +71,15 @@ class PluginGroup(click.Group):
             formatter.write_dl(self.summaries())
 
     def summaries(self) -> list[tuple[str, str]]:
-        """Name and summary of each command. No module of a plugin is imported."""
-        added = [(name, component.summary) for name, component in self.plugin_commands().items()]
-        return [*self.own_commands().items(), *added]
+        """Name and summary of each command. No module of a command is imported."""
+        own = [(name, summary) for name, (_, summary) in self.own.items()]
+        return [*own, *((name, component.summary) for name, component in self.plugin_commands().items())]
+
+
+def installed() -> Registry:
+    """The installed plugins. Imported on use: `kernelrl --version` needs none of them."""
+    found: Registry = load("kernelrl_core.plugins.registry:registry")()
+    return found
 
 
 def load_command(name: str) -> click.Command:
@@ -84,14 +89,14 @@ def load_command(name: str) -> click.Command:
         name: as the registry knows it, such as `report` or `runs compare`.
 
     Raises:
-        PluginFailed: it cannot be imported, or is no `click.Command`.
+        KernelRLError: it cannot be imported, or is no `click.Command`.
     """
-    from kernelrl_core.plugins.registry import PluginFailed, registry
-
-    loaded = registry().load("commands", name)
+    loaded = installed().load("commands", name)
     if not isinstance(loaded, click.Command):
-        plugin = registry().plugin_of("commands", name).name
-        raise PluginFailed(f"plugin {plugin}: command {name!r} must be a click.Command, is a {type(loaded).__name__}")
+        plugin = installed().plugin_of("commands", name).name
+        raise KernelRLError(
+            f"plugin {plugin}: command {name!r} must be a click.Command, is a {type(loaded).__name__}", see="plugin"
+        )
     return loaded
 
 
@@ -100,9 +105,7 @@ def _offered(prefix: str) -> list[tuple[str, Component]]:
 
     Two plugins with a command of the same name offer none: the registry would not know which one is meant.
     """
-    from kernelrl_core.plugins.registry import registry
-
-    components = registry().components("commands")
+    components = installed().components("commands")
     names = [component.name for component in components]
     return [(one.name, one) for one in components if one.name.startswith(prefix) and names.count(one.name) == 1]
 
@@ -113,7 +116,5 @@ def _require_plugin_of(command: str) -> None:
     Raises:
         MissingPrerequisite: its plugin is not installed, broken or disabled.
     """
-    from kernelrl_core.plugins.registry import registry
-
     with contextlib.suppress(LookupFailed):
-        registry().find("commands", command)
+        installed().find("commands", command)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import logging
 import os
 import sys
@@ -11,15 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.shell_completion import CompletionItem
 
-from kernelrl_core.cli.groups import PluginGroup
+from kernelrl_core.cli.groups import PluginGroup, installed
+from kernelrl_core.cli.loading import load
 from kernelrl_core.errors import ExitCode, KernelRLError, UsageError, more
 from kernelrl_core.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from click.shell_completion import CompletionItem
 
     from kernelrl_core.interfaces.component import Component
 
@@ -48,8 +47,8 @@ class _ReaderGone(Exception):
     """The reader of standard output closed it."""
 
 
-class LazyGroup(PluginGroup):
-    """A group that imports a command when it is used, and suggests the nearest name for an unknown one."""
+class Program(PluginGroup):
+    """The commands of `kernelrl`; those of plugins under their label."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -58,17 +57,12 @@ class LazyGroup(PluginGroup):
             # click would end with 1.
             raise _ReaderGone from error
 
-    def own_commands(self) -> Mapping[str, str]:
-        return {name: summary for name, (_, summary) in COMMANDS.items()}
-
     def plugin_commands(self) -> Mapping[str, Component]:
-        from kernelrl_core.plugins.registry import registry
-
         # Under the label, so that two plugins can offer commands of the same name, and no plugin one of the core.
         found = {}
-        for plugin in registry().plugins:
+        for plugin in installed().plugins:
             for component in plugin.components.get("commands", ()):
-                label = registry().label("commands", component)
+                label = installed().label("commands", component)
                 if " " not in label:  # else a command of a group
                     found[f"{plugin.name}:{label}" if label in COMMANDS else label] = component
         return found
@@ -76,30 +70,19 @@ class LazyGroup(PluginGroup):
     def full_name(self, name: str) -> str:
         return name
 
-    def own_command(self, name: str) -> click.Command | None:
-        if name not in COMMANDS:
-            return None
-        found: Any = importlib.import_module(COMMANDS[name][0]).command
-        assert isinstance(found, click.Command)
-        return found
-
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         found = super().get_command(ctx, cmd_name)
         # True while a shell completes a line.
         if found is not None and ctx.resilient_parsing:
-            from kernelrl_core.cli.completion import complete_names
-
-            complete_names(found)
+            load("kernelrl_core.cli.completion:complete_names")(found)
         return found
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        from click.shell_completion import CompletionItem
-
         found = [CompletionItem(name, help=text) for name, text in self.summaries() if name.startswith(incomplete)]
         return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Program, own=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, "-V", "--version", prog_name="kernelrl")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error. Also accepted after the command.")
 def cli(debug: bool) -> None:
@@ -188,9 +171,7 @@ def _read_dotenv() -> None:
     path = next((folder / ".env" for folder in (here, *here.parents) if (folder / ".env").is_file()), None)
     if path is None:
         return
-    from dotenv import load_dotenv
-
     try:
-        load_dotenv(path, override=False)
+        load("dotenv:load_dotenv")(path, override=False)
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} cannot be read: {error}") from None

@@ -12,15 +12,15 @@ from unicodedata import combining, east_asian_width
 
 import click
 
+from kernelrl_core.errors import UsageError
+
 if TYPE_CHECKING:
     from kernelrl_core.planning.load import LoadedRecipe
-    from kernelrl_core.runs.directory import RunDir
 
 __all__ = [
     "difference_table",
     "print_json",
     "print_lines",
-    "print_result",
     "require_output",
     "require_writable",
     "show_warnings",
@@ -37,8 +37,6 @@ def require_output(path: Path, *, force: bool | None = None) -> None:
     Raises:
         UsageError: the directory does not exist or cannot be written, or the file exists.
     """
-    from kernelrl_core.errors import UsageError
-
     directory = path.absolute().parent
     if not directory.is_dir():
         raise UsageError(
@@ -56,8 +54,6 @@ def require_writable(path: Path) -> None:
     Raises:
         UsageError: it cannot.
     """
-    from kernelrl_core.errors import UsageError
-
     place = next(found for found in (path.absolute(), *path.absolute().parents) if found.exists())
     if not os.access(place, os.W_OK):
         raise UsageError(
@@ -75,17 +71,6 @@ def print_json(document: Any, *, indent: int | None = None) -> None:
 def print_lines(lines: Iterable[str]) -> None:
     """Print lines unchanged."""
     click.echo("\n".join(lines))
-
-
-def print_result(run: RunDir, *, as_json: bool) -> None:
-    """Print the result of a run on stdout."""
-    from kernelrl_core.runs.summary import result_rows, summary
-
-    facts = summary(run)
-    if as_json:
-        print_json(facts)
-    else:
-        print_lines(table(result_rows(facts)))
 
 
 def show_warnings(loaded: LoadedRecipe) -> None:

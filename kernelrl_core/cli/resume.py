@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from kernelrl_core.cli.detach import detach as detach_now
-from kernelrl_core.cli.output import print_result
+from kernelrl_core.cli.run_result import print_result
 from kernelrl_core.cli.training import train
 from kernelrl_core.plugins.registry import registry
 from kernelrl_core.runs.directory import find_run

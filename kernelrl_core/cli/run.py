@@ -7,7 +7,8 @@ from pathlib import Path
 import click
 
 from kernelrl_core.cli.detach import detach as detach_now
-from kernelrl_core.cli.output import print_json, print_lines, print_result, show_warnings, table
+from kernelrl_core.cli.output import print_json, print_lines, show_warnings, table
+from kernelrl_core.cli.run_result import print_result
 from kernelrl_core.cli.training import train
 from kernelrl_core.errors import UsageError
 from kernelrl_core.planning.duration import duration_text, expected_duration, header_entries

@@ -5,10 +5,9 @@ from __future__ import annotations
 import click
 
 from kernelrl_core.cli.output import print_json, print_lines, table
-from kernelrl_core.cli.runs import run_facts
 from kernelrl_core.monitoring.progress import progress_text
 from kernelrl_core.runs.directory import find_run, list_runs
-from kernelrl_core.runs.summary import result_rows, summary
+from kernelrl_core.runs.summary import result_rows, run_facts, summary
 
 
 @click.command("status")
@@ -38,7 +37,6 @@ def command(run: str | None, as_json: bool) -> None:
 
 
 def _list_active(*, as_json: bool) -> None:
-
     found = [run_facts(run) for run in list_runs() if run.locked()]
     if as_json:
         print_json({"runs": found})

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from kernelrl_core.interfaces.tasks import TaskSource
-    from kernelrl_core.recipe.merge import Merged
+from kernelrl_core.errors import UsageError
+from kernelrl_core.interfaces.tasks import TaskSource
+from kernelrl_core.planning.load import merge_recipe
+from kernelrl_core.plugins.registry import registry
+from kernelrl_core.recipe.merge import Merged, merge_layers, override_layers
+from kernelrl_core.recipe.parts import read_parts
 
 __all__ = ["layers_of", "source_of"]
 
@@ -18,9 +20,6 @@ def source_of(recipe: str | None, use: str | None, settings: Sequence[str]) -> T
     Raises:
         UsageError: both are given, or an option is wrong. Mistakes in other recipe keys are ignored.
     """
-    from kernelrl_core.plugins.registry import registry
-    from kernelrl_core.recipe.parts import read_parts
-
     parts = read_parts(layers_of(recipe, use, settings), ("tasks",), registry())
     source: TaskSource = registry().make("tasks", parts["tasks"])
     return source
@@ -28,11 +27,6 @@ def source_of(recipe: str | None, use: str | None, settings: Sequence[str]) -> T
 
 def layers_of(recipe: str | None, use: str | None, settings: Sequence[str]) -> Merged:
     """The merged keys of a recipe, or those of a task source. Arguments and errors: see `source_of`."""
-    from kernelrl_core.errors import UsageError
-    from kernelrl_core.planning.load import merge_recipe
-    from kernelrl_core.plugins.registry import registry
-    from kernelrl_core.recipe.merge import merge_layers, override_layers
-
     if recipe and use:
         raise UsageError("--recipe and --use exclude each other: a recipe selects its own task source")
     if recipe:

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from kernelrl_core.cli.output import print_json, print_lines, require_writable, table
 from kernelrl_core.cli.task_source import layers_of
+from kernelrl_core.environment.task_audit import AuditOptions, TaskSelection, audit_tasks
+from kernelrl_core.plugins.registry import registry
+from kernelrl_core.types import serialization as codec
+from kernelrl_core.types.audits import FLAGS, TaskAudit
 
-if TYPE_CHECKING:
-    from kernelrl_core.plugins.registry import Registry
-    from kernelrl_core.types import EvaluationSettings, Task
-    from kernelrl_core.types.audits import TaskAudit
 
-
-@click.command("audit", short_help="Find tasks that a shortcut would pass.")
+@click.command("audit")
 @click.argument("tasks", nargs=-1, metavar="[TASK|KEY=VALUE]...")
 @click.option("--recipe", "-r", help="Use task source, tolerances and evaluator of this recipe.")
 @click.option("--use", help="Task source, such as starter (default) or kernelbench.")
@@ -61,96 +61,22 @@ def command(
       kernelrl tasks audit my_task.py --precision bf16
       kernelrl tasks audit --use kernelbench levels=[1,2] --output audits.jsonl --jobs 2
     """
-    import asyncio
-
-    from kernelrl_core.plugins.registry import registry
-    from kernelrl_core.recipe.parts import read_parts
-    from kernelrl_core.recipe.schema import Use
-    from kernelrl_core.tasks.lookup import find_task, source_for
-
     if output is not None:
         require_writable(output)
-    known = registry()
     named = [text for text in tasks if "=" not in text or Path(text).is_file()]
-    options = [text for text in tasks if text not in named]
-    parts = read_parts(layers_of(recipe, use, options), ("tasks", "evaluation", "evaluator"), known)
-    settings: EvaluationSettings = parts["evaluation"]
-    if precision:
-        settings = _with_precision(settings, precision)
-    chosen = Use(evaluator) if evaluator else parts["evaluator"]
-    if named:
-        selected = bool(recipe or use or options)
-        sources = [source_for(text, parts["tasks"], known) if selected else None for text in named]
-        found = [find_task(text, registry=known, source=one) for text, one in zip(named, sources, strict=True)]
-    else:
-        source = known.make("tasks", parts["tasks"])
-        splits = [split] if split else source.splits()
-        found = [task for each in splits for task in source.tasks(each) if level in (None, task.level)]
-    audits = asyncio.run(_audited(found, settings, chosen, known, output, jobs, timeout))
+    settings = [text for text in tasks if text not in named]
+    merged = layers_of(recipe, use, settings)
+    selection = TaskSelection(tuple(named), merged, bool(recipe or use or settings), split, level)
+    options = AuditOptions(precision, evaluator, output, jobs, timeout)
+    audits = asyncio.run(audit_tasks(selection, options, registry(), _report))
     if as_json:
         print_json(_document(audits))
     else:
         print_lines(_lines(audits))
 
 
-async def _audited(
-    tasks: Sequence[Task],
-    settings: EvaluationSettings,
-    chosen: Any,
-    registry: Registry,
-    output: Path | None,
-    jobs: int,
-    timeout_s: float,
-) -> list[TaskAudit]:
-    """Audits of the tasks, in their order; results in the output file are reused."""
-    import asyncio
-
-    from kernelrl_core.errors import KernelRLError
-    from kernelrl_core.storage import disk_error
-    from kernelrl_core.types.audits import append_audit, audit_conditions, audit_key, read_audits
-
-    done: dict[str, TaskAudit] = {}
-    if output is not None and output.exists():
-        kept = [audit for audit in read_audits(output) if audit.unaudited is None]
-        done = {audit_key(audit.sha256, audit.conditions): audit for audit in kept}
-    evaluator = registry.make("evaluators", chosen)
-    slots = asyncio.Semaphore(jobs)
-    finished = 0
-
-    async def one(task: Task) -> TaskAudit:
-        nonlocal finished
-        own = settings if task.precision is None else _with_precision(settings, task.precision)
-        key = audit_key(task.sha256, audit_conditions(own))
-        if key in done:
-            import attrs
-
-            return attrs.evolve(done[key], task_id=task.id)
-        async with slots:
-            audit: TaskAudit = await evaluator.audit(task, own, timeout_s)
-            if output is not None:
-                try:
-                    append_audit(output, audit)
-                except OSError as error:
-                    raise disk_error(output, error) from error
-            finished += 1
-            click.echo(f"{finished}  {_line(audit)}", err=True)
-            return audit
-
-    try:
-        await evaluator.start()
-        async with asyncio.TaskGroup() as group:
-            running = [group.create_task(one(task)) for task in tasks]
-        return [task.result() for task in running]
-    except* KernelRLError as errors:
-        raise errors.exceptions[0] from None
-    finally:
-        await evaluator.aclose()
-
-
-def _with_precision(settings: EvaluationSettings, precision: str) -> EvaluationSettings:
-    from kernelrl_core.types import serialization as codec
-
-    return codec.from_json(type(settings), {**codec.to_json(settings), "precision": precision})
+def _report(number: int, audit: TaskAudit) -> None:
+    click.echo(f"{number}  {_line(audit)}", err=True)
 
 
 def _line(audit: TaskAudit) -> str:
@@ -163,8 +89,6 @@ def _line(audit: TaskAudit) -> str:
 
 def _lines(audits: Sequence[TaskAudit]) -> list[str]:
     """The tasks with flags, with evidence, and counts per flag."""
-    from kernelrl_core.types.audits import FLAGS
-
     lines = []
     for audit in audits:
         if audit.flags or audit.unaudited is not None:
@@ -185,8 +109,6 @@ def _summary(audits: Sequence[TaskAudit]) -> str:
 
 
 def _document(audits: Sequence[TaskAudit]) -> dict[str, Any]:
-    from kernelrl_core.types import serialization as codec
-
     counts = Counter(flag for audit in audits for flag in audit.flags)
     return {
         "tasks": [codec.to_json(audit) for audit in audits],

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from kernelrl_core.cli.loading import load
 from kernelrl_core.cli.output import print_json, show_warnings
 from kernelrl_core.planning.load import load_recipe
 from kernelrl_core.plugins.registry import registry
@@ -39,9 +40,9 @@ def command(context: click.Context, recipe: str, overrides: tuple[str, ...], as_
         context.exit(int(error.exit_code))
     show_warnings(loaded)
     if loaded.recipe.cost.budget_usd is not None:
-        from kernelrl_core.planning.plan import budget_lines, plan
-
-        for line in budget_lines(plan(loaded.name, loaded.recipe, registry())):
+        # The plan imports half of the core, and few recipes have a budget.
+        facts = load("kernelrl_core.planning.plan:plan")(loaded.name, loaded.recipe, registry())
+        for line in load("kernelrl_core.planning.plan:budget_lines")(facts):
             click.echo(line, err=True)
     if as_json:
         warnings = _described(loaded.warnings)

@@ -6,14 +6,23 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kernelrl_core.errors import KernelRLError
 from kernelrl_core.monitoring.progress import progress_text
 from kernelrl_core.monitoring.timeline import TIME_KINDS, shares_text
 from kernelrl_core.recipe.schema import Recipe
-from kernelrl_core.runs.directory import RunDir
+from kernelrl_core.runs.directory import RunDir, find_run
 from kernelrl_core.sources.yaml import YamlProblem, parse
 from kernelrl_core.types import BuildStatus, Outcome
 
-__all__ = ["recipe_plan", "result_rows", "steps_total", "summary", "tested_parts"]
+__all__ = ["recipe_plan", "result_rows", "run_facts", "steps_total", "summary", "tested_parts"]
+
+
+def run_facts(run: RunDir) -> dict[str, Any]:
+    """The summary of a run; of a run whose files cannot be read, the message under `damage`."""
+    try:
+        return {**summary(find_run(str(run.path))), "damage": None}
+    except KernelRLError as error:
+        return {"run": str(run.path), "state": run.state()[0], "damage": error.message}
 
 
 def summary(run: RunDir) -> dict[str, Any]:

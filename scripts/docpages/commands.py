@@ -10,6 +10,7 @@ import click
 
 from docpages.markdown import note, table, wrapped
 from docpages.registry import bundled
+from kernelrl_core.cli.groups import PluginGroup
 from kernelrl_core.cli.main import COMMANDS, cli
 
 
@@ -37,12 +38,13 @@ def _with_subcommands(command: click.Command, parent: click.Context, level: str)
     context = click.Context(command, parent=parent, info_name=command.name, **command.context_settings)
     yield from _section(command, context, level)
     if isinstance(command, click.Group):
-        found = [command.get_command(context, name) for name in command.list_commands(context)]
-        inner = [one for one in found if one is not None]
-        links = (f"[`{one.name}`](#{context.command_path.replace(' ', '-')}-{one.name})" for one in inner)
-        summaries = (_prose(one.get_short_help_str(200)) for one in inner)
-        yield table(("command", "effect"), zip(links, summaries, strict=True))
-        for one in inner:
+        found = {name: command.get_command(context, name) for name in command.list_commands(context)}
+        inner = {name: one for name, one in found.items() if one is not None}
+        summaries = {name: one.get_short_help_str(200) for name, one in inner.items()}
+        summaries |= command.summaries() if isinstance(command, PluginGroup) else {}
+        links = (f"[`{name}`](#{context.command_path.replace(' ', '-')}-{name})" for name in inner)
+        yield table(("command", "effect"), zip(links, (_prose(summaries[name]) for name in inner), strict=True))
+        for one in inner.values():
             yield from _with_subcommands(one, context, "###")
 
 

@@ -1,9 +1,12 @@
-"""Commands that plugins add to a group of the core."""
+"""Groups of commands: those of plugins in a group of the core, and imports on use."""
 
 from __future__ import annotations
 
+import ast
+import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import ModuleType
 
 import click
@@ -12,7 +15,7 @@ import pytest
 from kernelrl_core.api import Component
 from kernelrl_core.cli.main import main
 from kernelrl_core.plugins.loading import PluginInfo
-from kernelrl_core.plugins.registry import Registry
+from kernelrl_core.plugins.registry import registry
 
 Install = Callable[..., None]
 Capture = pytest.CaptureFixture[str]
@@ -24,7 +27,7 @@ def plugin(name: str, *commands: str, target: str = "kernelrl_group_test:tidy") 
 
 
 @pytest.fixture
-def install(monkeypatch: pytest.MonkeyPatch) -> Install:
+def install(monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
     """Let these plugins be the installed ones."""
     module = ModuleType("kernelrl_group_test")
 
@@ -37,9 +40,11 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Install:
     monkeypatch.setitem(sys.modules, module.__name__, module)
 
     def installed(*plugins: PluginInfo) -> None:
-        monkeypatch.setattr("kernelrl_core.plugins.registry.registry", lambda: Registry(plugins))
+        monkeypatch.setattr("kernelrl_core.plugins.registry.load_plugins", lambda: plugins)
+        registry.cache_clear()
 
-    return installed
+    yield installed
+    registry.cache_clear()
 
 
 def call(capsys: Capture, *arguments: str) -> tuple[int, str, str]:
@@ -95,3 +100,40 @@ def test_a_target_that_is_no_command_names_the_plugin(install: Install, capsys: 
     install(plugin("demo", "runs tidy", target="kernelrl_group_test:installed_text"))
     code, _, err = call(capsys, "runs", "tidy")
     assert (code, "plugin demo" in err) == (1, True)
+
+
+def test_no_function_of_the_command_line_imports_a_module() -> None:
+    """`loading.load` is the only deferred import."""
+    folder = Path(main.__code__.co_filename).parent
+    found = [
+        f"{path.name}:{node.lineno}"
+        for path in sorted(folder.glob("*.py"))
+        for function in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        for node in ast.walk(function)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "unused"),
+    [
+        ("--help", ["cli.run", "cli.plugins", "planning", "recipe.structure"]),
+        ("plugins --help", ["cli.plugins_list", "cli.plugins_show", "planning"]),
+        ("plugins list", ["cli.plugins_show", "planning", "recipe.structure"]),
+        ("validate smoke", ["planning.plan", "rollout", "environment.environment"]),
+    ],
+)
+def test_a_command_imports_no_module_that_only_others_need(arguments: str, unused: list[str]) -> None:
+    program = (
+        "import sys\n"
+        "from kernelrl_core.cli.main import main\n"
+        "try:\n"
+        "    main(sys.argv[1:])\n"
+        "finally:\n"
+        "    print(*sys.modules, file=sys.stderr)\n"
+    )
+    command = [sys.executable, "-c", program, *arguments.split()]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert [name for name in unused if f"kernelrl_core.{name}" in done.stderr.split()] == []

@@ -18,7 +18,7 @@ from kernelrl_command_server import CommandServer
 from kernelrl_core.cli import main as main_module
 from kernelrl_core.cli.doctor import _lines
 from kernelrl_core.errors import KernelRLError, MissingPrerequisite, UsageError
-from kernelrl_core.plugins.registry import Registry
+from kernelrl_core.plugins.registry import registry
 
 Call = Callable[..., tuple[int, str, str]]
 
@@ -82,8 +82,12 @@ MORE = "kernelrl: more: kernelrl explain"
 def test_a_command_or_plugin_that_is_not_installed_gets_its_install_command(
     call: Call, monkeypatch: pytest.MonkeyPatch, arguments: list[str], distribution: str
 ) -> None:
-    monkeypatch.setattr("kernelrl_core.plugins.registry.registry", lambda: Registry(()))
-    code, out, err = call(*arguments)
+    monkeypatch.setattr("kernelrl_core.plugins.registry.load_plugins", lambda: ())
+    registry.cache_clear()
+    try:
+        code, out, err = call(*arguments)
+    finally:
+        registry.cache_clear()
     assert (code, out) == (3, "")
     assert f"{distribution} is not installed\nkernelrl: fix: pip install {distribution}\n" in err
 
@@ -128,7 +132,6 @@ def test_debug_anywhere_shows_the_traceback_and_keeps_the_exit_code(
 
 def test_a_kernel_of_another_backend_gets_a_hint() -> None:
     from kernelrl_core.cli.check import _other_backend
-    from kernelrl_core.plugins.registry import registry
     from kernelrl_core.recipe.evaluation_spec import read_evaluation_spec
     from kernelrl_core.types import Candidate, Extraction, Outcome
     from kernelrl_testing.values import make_turn

@@ -175,7 +175,7 @@ def test_a_disk_error_ends_an_audit_with_one_message(
     def full(path: Path, audit: TaskAudit) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("kernelrl_core.types.audits.append_audit", full)
+    monkeypatch.setattr("kernelrl_core.environment.task_audit.append_audit", full)
     code, out, err = run(capsys, "audit", "level1/relu.py", "--output", "audits.jsonl")
     assert (code, out) == (1, "")
     assert err.startswith("kernelrl: audits.jsonl: No space left on device\n")

@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelrl_core.api.evaluators import Evaluator
-from kernelrl_core.cli.tasks_audit import _audited, _document, _lines
+from kernelrl_core.cli.tasks_audit import _document, _lines
 from kernelrl_core.environment.environment import Environment
+from kernelrl_core.environment.task_audit import AuditOptions, run_audits
 from kernelrl_core.errors import UsageError
 from kernelrl_core.planning.load import recipe_from_mapping
 from kernelrl_core.plugins.registry import registry
@@ -42,7 +43,7 @@ def audit_of(task: Task, settings: EvaluationSettings = SETTINGS, **found: Any) 
 
 
 class Auditor(Evaluator):
-    """Replaces an evaluator and the registry that constructs it; records its calls."""
+    """Replaces an evaluator; records its calls."""
 
     use = "auditor"
     capacity = 1
@@ -50,9 +51,6 @@ class Auditor(Evaluator):
     def __init__(self, unaudited: str | None = None, stop_at: str | None = None) -> None:
         self.audited: list[str] = []
         self._unaudited, self._stop_at = unaudited, stop_at
-
-    def make(self, kind: str, chosen: Any) -> Auditor:
-        return self
 
     async def evaluate(self, request: EvaluationRequest) -> Evaluation:
         raise AssertionError("an audit evaluates no candidate")
@@ -67,7 +65,8 @@ class Auditor(Evaluator):
 def run(auditor: Auditor, file: Path, settings: EvaluationSettings = SETTINGS) -> list[TaskAudit]:
     async def limited() -> list[TaskAudit]:
         # Like Ctrl-C: the audit is cancelled at any point.
-        auditing = _audited(TASKS, settings, auditor, auditor, file, 1, 5.0)  # type: ignore[arg-type]
+        options = AuditOptions(output=file, timeout_s=5.0)
+        auditing = run_audits(TASKS, settings, auditor, options, lambda number, audit: None)
         return await asyncio.wait_for(auditing, 0.5)
 
     return asyncio.run(limited())
