@@ -108,8 +108,12 @@ def test_facts_of_a_build_are_returned_and_the_runner_gets_none(
     reply = reply_for(result, tmp_path, monkeypatch)
     assert json.loads(reply.body) == {"kind": "bound", "bindings": [{"name": "f"}], "module_name": "m"}
     assert [os.read(descriptor, 20).decode() for descriptor in reply.descriptors] == ["extension.so", "binder.so"]
+    # A runner of the same user could open a file of the store again, and change it.
     for descriptor in reply.descriptors:
+        with pytest.raises(PermissionError):
+            os.write(os.open(f"/proc/self/fd/{descriptor}", os.O_RDWR), b"x")
         os.close(descriptor)
+    assert [file.read_text() for file in files] == ["extension.so", "binder.so"]
     assert reply.build == ExtensionBuild("bound", "", True, 2.5, 3.5, {"link": 0.5})
     assert reply.kernels == (CompiledKernel("k", 32, stack_bytes=8),)
     assert reply.library_symbols == ()

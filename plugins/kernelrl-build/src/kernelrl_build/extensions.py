@@ -172,7 +172,7 @@ def _header_notice(name: str, language: str) -> Callable[[], None]:
 
 def _load(name: str, reply: BuildReply, *, is_python_module: bool) -> Any:
     # Files of the store keep their paths while it has them, and the loader has read them when they are removed.
-    paths = [os.readlink(f"/proc/self/fd/{descriptor}") for descriptor in reply.descriptors]
+    paths = list(reply.paths)
     for descriptor in reply.descriptors:
         os.close(descriptor)
     try:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import functools
 import json
 import os
 import secrets
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -48,6 +50,8 @@ _PREPARATION_S = 600.0
 """Time that the first build with a toolchain may take beyond its own limit."""
 _POLL_S = 0.02
 _MAX_ERROR_CHARACTERS = 200_000
+_COPY_BYTES = 1 << 20
+_ALL_SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 
 
 @attrs.frozen
@@ -58,14 +62,17 @@ class BuildReply:
     """JSON for the process that sent the request: `error`, or `kind`, `bindings` and `module_name` for
     `loading.load_extension`. It contains no path and nothing about this machine."""
     descriptors: list[int]
-    """Descriptors of the extension and, for the kind `bound`, of the binder. The caller closes them. They are no paths,
-    because a runner does not see the files of its judge."""
+    """Descriptors of copies of the extension and, for the kind `bound`, of the binder, in memory and sealed. The caller
+    closes them. A process of the same user can open the file behind a descriptor again and write to it, so untrusted
+    processes never get descriptors of the store's own files."""
     build: ExtensionBuild
     """Route and cost of the build."""
     kernels: tuple[CompiledKernel, ...] = ()
     """Kernels of the extension, with their resources."""
     library_symbols: tuple[str, ...] = ()
     """Symbols of libraries that the extension is linked to."""
+    paths: tuple[str, ...] = ()
+    """Files of the store that were copied."""
 
 
 class BuildService:
@@ -199,9 +206,19 @@ def _reply(result: Mapping[str, Any], language: str) -> BuildReply:
     )
     kernels = tuple(CompiledKernel(**kernel) for kernel in result["resources"])
     symbols = tuple(library_imports(result["path"], language))
-    paths = [path for path in (result["path"], result["binder"]) if path]
-    descriptors = [os.open(path, os.O_RDONLY | os.O_CLOEXEC) for path in paths]
-    return BuildReply(json.dumps(body).encode(), descriptors, build, kernels, symbols)
+    paths = tuple(path for path in (result["path"], result["binder"]) if path)
+    descriptors = [_sealed_copy(path) for path in paths]
+    return BuildReply(json.dumps(body).encode(), descriptors, build, kernels, symbols, paths)
+
+
+def _sealed_copy(path: str) -> int:
+    """Descriptor of a copy of a file that nobody can change."""
+    copy = os.memfd_create("extension", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    with open(path, "rb") as file, open(copy, "wb", closefd=False) as target:
+        shutil.copyfileobj(file, target, _COPY_BYTES)
+    fcntl.fcntl(copy, fcntl.F_ADD_SEALS, _ALL_SEALS)
+    os.lseek(copy, 0, os.SEEK_SET)
+    return copy
 
 
 class _NoResult(Exception):
