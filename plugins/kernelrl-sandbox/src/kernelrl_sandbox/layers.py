@@ -1,6 +1,7 @@
 """Isolation layers of this machine, for `kernelrl doctor`.
 
-`python -m kernelrl_sandbox.layers SCRATCH` enters the sandbox and prints the layers that were not possible.
+`python -m kernelrl_sandbox.layers SCRATCH` enters the sandbox of a runner and prints the layers that were not possible.
+`python -m kernelrl_sandbox.layers judge` does so with the sandbox of a confined judge.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import tempfile
 from collections.abc import Iterator
 
 from kernelrl_core.api.config import MachineFact
-from kernelrl_sandbox import privileges, sandbox
+from kernelrl_sandbox import privileges, sandbox, seclusion
 
 __all__ = ["FIXES", "isolation_facts"]
 
@@ -59,8 +60,13 @@ def isolation_facts() -> Iterator[MachineFact]:
 
 
 def main() -> None:
-    """Enter the sandbox and print the missing layers, as JSON."""
+    """Enter a sandbox and print the missing layers, as JSON."""
     on_gpu = bool(glob.glob("/dev/nvidia[0-9]*") or os.path.exists("/dev/kfd") or os.path.exists("/dev/dxg"))
+    if sys.argv[1] == "judge":
+        missing = seclusion.seclude((), on_gpu=on_gpu)
+        missing += seclusion.give_up_namespaces(1 << 30, on_gpu=on_gpu)
+        print(json.dumps(missing))
+        return
     null = os.open(os.devnull, os.O_WRONLY)
     missing = sandbox.enter(memory_mib=1024, on_gpu=on_gpu, cpu_s=60, scratch=sys.argv[1], keep=set(), status=null)
     print(json.dumps(missing))

@@ -31,34 +31,33 @@ _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_PRIVATE =
 _SYS_MOUNT_SETATTR = 442
 _SYS_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 _MNT_DETACH = 0x2
+_NOBODY = 65534
 _AT_FDCWD, _AT_RECURSIVE, _MOUNT_ATTR_RDONLY = -100, 0x8000, 0x1
 
 _OPEN_PATH = os.O_PATH | os.O_CLOEXEC
 
 
-def unshare(*, everything: bool) -> bool:
+def unshare(*, everything: bool, same_ids: bool = False) -> bool:
     """Move this process into new namespaces of users and processes; returns whether that was possible.
 
     Args:
         everything: also into new namespaces of mounts, network, IPC and host name.
+        same_ids: whether the only user of the new namespace has the same number inside as outside; otherwise it is
+            that of `nobody`.
     """
     rest = _CLONE_NEWNS | _CLONE_NEWIPC | _CLONE_NEWUTS | _CLONE_NEWNET if everything else 0
     user, group = os.getuid(), os.getgid()
     if _libc.unshare(_CLONE_NEWUSER | _CLONE_NEWPID | rest):
         return False
-    _map_user(user, group)
-    return True
-
-
-def _map_user(user: int, group: int) -> None:
-    """Map the only user of the new namespace to a user without privileges, inside and outside."""
+    user_inside, group_inside = (user, group) if same_ids else (_NOBODY, _NOBODY)
     for path, text in (
         ("/proc/self/setgroups", "deny"),
-        ("/proc/self/uid_map", f"65534 {user} 1"),
-        ("/proc/self/gid_map", f"65534 {group} 1"),
+        ("/proc/self/uid_map", f"{user_inside} {user} 1"),
+        ("/proc/self/gid_map", f"{group_inside} {group} 1"),
     ):
         with open(path, "w") as file:
             file.write(text)
+    return True
 
 
 def own_mounts() -> bool:
@@ -96,17 +95,20 @@ def private_view(scratch: str, shown: Sequence[str], nodes: Sequence[str] | None
     return done
 
 
-def private_places(scratch: str) -> bool:
+def private_places(scratch: str, scratch_mib: int = 64) -> bool:
     """Mount a private scratch directory, private shared memory and a `/proc` of this namespace; returns whether that
     was possible.
 
     They are removed with the namespace. The first process of a namespace of processes calls this function.
+
+    Args:
+        scratch_mib: size of the scratch directory, and of the shared memory, in MiB.
     """
     done = True
     for path in {scratch, "/dev/shm"}:
         if os.path.isdir(path):
             # The number of files is limited, because an empty file takes memory as well, which belongs to no process.
-            done &= _empty(path, "size=64m,nr_inodes=8k,mode=700")
+            done &= _empty(path, f"size={scratch_mib}m,nr_inodes={scratch_mib * 128},mode=700")
     return _libc.mount(b"proc", b"/proc", b"proc", _MS_NOSUID | _MS_NODEV, None) == 0 and done
 
 
