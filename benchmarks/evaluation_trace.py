@@ -106,9 +106,10 @@ async def trace(case: Case, output: Path) -> Entries:
 
     async def start_traced(program: str, *arguments: str, **options: Any) -> asyncio.subprocess.Process:
         nonlocal judges
-        if arguments[-2:] == JUDGE_PROGRAM:
+        # The last argument is the judge's channel to this process.
+        if arguments[-3:-1] == JUDGE_PROGRAM:
             judges += 1
-            arguments = (*arguments[:-2], str(TRACED_JUDGE), str(output))
+            arguments = (*arguments[:-3], str(TRACED_JUDGE), str(output), arguments[-1])
         return await start(program, *arguments, **options)
 
     with mock.patch.object(asyncio, "create_subprocess_exec", start_traced):

@@ -99,7 +99,7 @@ def main() -> None:
     os.register_at_fork(after_in_child=lambda: sys.setprofile(None))
     wire.read, wire.pack = traced_read, traced_pack
     try:
-        judge.main()
+        judge.main(sys.argv[2:])
     finally:
         sys.setprofile(None)
 

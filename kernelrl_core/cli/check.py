@@ -45,6 +45,7 @@ _FOUND = {"clean": "no hack found", "suspect": "suspect", "hack": "hack found"}
 @click.option("--seed", type=int, help="Seed of the inputs, for a reproducible evaluation. Default: random.")
 @click.option("--cache", is_flag=True, help="Use the evaluation cache. Without --seed, the seed is 0.")
 @click.option("--strict", is_flag=True, help="Exit with 1 also for a correct kernel with verdict suspect.")
+@click.option("--confine", is_flag=True, help="Someone else wrote the task: run its reference in a sandbox, too.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document per kernel, each on one line.")
 @click.pass_context
 def command(
@@ -57,6 +58,7 @@ def command(
     seed: int | None,
     cache: bool,
     strict: bool,
+    confine: bool,
     as_json: bool,
 ) -> None:
     """Evaluate KERNELs against TASK: build, execute in a sandbox, compare the outputs with the reference, and time.
@@ -67,6 +69,9 @@ def command(
 
     A correct kernel is timed where that is possible: C++ on the CPU, other languages on a GPU. Triton's interpreter has
     no meaningful run time; evaluation.timing=true makes that an error.
+
+    The reference of a task is executed with your rights. With --confine it has no network, no files and no environment
+    variables of yours, and cannot read files that it expects. Use it for tasks that you did not write or read.
 
     Exit code 0: all kernels are correct; 1: one is not; 3: this machine cannot execute one, and the others are correct.
 
@@ -89,7 +94,7 @@ def command(
         merged, chosen = merge_recipe(recipe, [*component_keys(backend, evaluator), *overrides]), None
     else:
         merged, chosen = default_keys(backend, evaluator, overrides, registry())
-    options = CheckOptions(task, tuple(files), merged, chosen, not no_timing, seed, cache)
+    options = CheckOptions(task, tuple(files), merged, chosen, not no_timing, seed, cache, confine)
     check, checked = asyncio.run(_show(options, begin, as_json=as_json))
     if check.several and not as_json:
         print_lines(["", *_table(checked)])

@@ -276,4 +276,5 @@ class CandidateEvaluator:
             kernels=tuple(kernel.name for kernel in candidate.facts.kernels),
             kernels_complete=not candidate.facts.unread,
             suspect_rules=tuple(sorted({finding.rule for finding in found if finding.severity is not Severity.NOTE})),
+            domain=task.domain,
         )

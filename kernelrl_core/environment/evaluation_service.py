@@ -102,7 +102,7 @@ class EvaluationService:
     ) -> None:
         self._evaluator = evaluator
         self._identity = f"{type(evaluator).__module__}.{type(evaluator).__qualname__} {identity}"
-        self._starting, self._started = asyncio.Lock(), False
+        self._starting, self._started, self._confines = asyncio.Lock(), False, False
         self._attempts = attempts
         self._backoff_s = backoff_s
         self._slots = _Slots(evaluator)
@@ -129,9 +129,12 @@ class EvaluationService:
         Raises:
             InfrastructureError: the last try failed.
             PluginError: the evaluator raised an undeclared exception.
-            UsageError, MissingPrerequisite: the evaluator cannot work with its configuration.
+            UsageError, MissingPrerequisite: the evaluator cannot work with its configuration, or does not confine tasks
+                of others.
         """
         await self.start()
+        if request.domain:
+            await self._require_confinement()
         key = request_key(request, self._identity)
         flight = self._flights.get(key)
         joined = flight is not None
@@ -167,6 +170,12 @@ class EvaluationService:
                 self._started = True
                 if backend:
                     await self._evaluator.expect(backend)
+
+    async def _require_confinement(self) -> None:
+        async with self._starting:
+            if not self._confines:
+                await self._evaluator.require_confinement()
+                self._confines = True
 
     async def aclose(self) -> None:
         """Cancel evaluations in progress and close the evaluator."""

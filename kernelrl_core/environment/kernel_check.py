@@ -45,6 +45,8 @@ __all__ = [
     "why_no_speedup",
 ]
 
+_DOMAIN_OF_OTHERS = "others"
+
 
 @attrs.frozen
 class CheckOptions:
@@ -65,6 +67,8 @@ class CheckOptions:
     """Seed of the inputs; None: random."""
     cache: bool = False
     """Use the evaluation cache. Without a seed, the seed is 0."""
+    confine: bool = False
+    """Evaluate the task as one of others: its judge is confined."""
 
 
 def default_keys(
@@ -116,7 +120,7 @@ async def open_check(options: CheckOptions, registry: Registry) -> AsyncIterator
         await evaluator.start()
         reason = _why_not_timed(options, stated_timing, spec, evaluator, registry)
         source = registry.make("tasks", tasks) if tasks is not None else None
-        task = find_task(options.task, registry=registry, source=source)
+        task = _confined(find_task(options.task, registry=registry, source=source), options)
         kernels = [(name, read_kernel(name)) for name in kernel_files(options.names)]
         yield KernelCheck(options, with_timing(spec, not reason), reason, task, kernels, evaluator, registry)
     finally:
@@ -146,6 +150,11 @@ def _specification(options: CheckOptions, registry: Registry) -> tuple[Evaluatio
     spec, origin = spec_from_parts(parts), merged.origins.get(("evaluation", "timing"))
     is_stated = origin is not None and origin.source == COMMAND_LINE
     return spec, parts.get("tasks"), spec.settings.timing if is_stated else None
+
+
+def _confined(task: Task, options: CheckOptions) -> Task:
+    """The task with the domain in which the options have it evaluated."""
+    return attrs.evolve(task, domain=_DOMAIN_OF_OTHERS) if options.confine else task
 
 
 def _why_not_timed(

@@ -78,6 +78,20 @@ class Evaluator(ABC):
             MissingPrerequisite: the workers lack the backend, or have another version of it.
         """
 
+    async def require_confinement(self) -> None:
+        """Check that tasks of others (`EvaluationRequest.domain`) cannot reach files, network and processes here, and
+        that no judge serves tasks of two domains. The core calls it before the first request with a domain.
+
+        Raises:
+            UsageError: this evaluator confines no tasks. The default.
+            MissingPrerequisite: this machine lacks isolation layers.
+        """
+        raise UsageError(
+            f"evaluator {type(self).__name__} does not confine tasks of others",
+            fix="--evaluator local",
+            see="arguments",
+        )
+
     def why_untimed(self, backend: str, options: Mapping[str, Any]) -> str:
         """Why kernels of a backend cannot be timed here; empty: they can, or it is not known.
 

@@ -175,6 +175,8 @@ class EvaluationRequest:
     """True if the backend could parse the whole source."""
     suspect_rules: tuple[str, ...] = ()
     """Rules that checkers found broken in the source. They enable probes that are too expensive for all candidates."""
+    domain: str = ""
+    """Owner of the task (`Task.domain`). Part of the cache key: domains share no evaluations."""
 
     def require_intact(self) -> None:
         """Check a request that another process sent.

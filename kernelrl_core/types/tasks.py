@@ -58,6 +58,9 @@ class Task:
     """Overlay that repairs the task's inputs (`EvaluationSettings.input_overlay`), if the recipe names none."""
     settings: TaskSettings = TaskSettings()
     """Settings and weights of the curriculum stage."""
+    domain: str = ""
+    """Owner of the task, if it is code of others; empty: the user's own. The judge of such a task is confined, and
+    serves tasks of one domain only."""
 
     @property
     def sha256(self) -> str:

@@ -72,6 +72,12 @@ def test_json_has_one_object_per_line_in_the_order_of_the_arguments(check: Run) 
     assert check("kernels/good.py", "--json").returncode == 0
 
 
+def test_a_task_of_others_is_refused_by_an_evaluator_that_does_not_confine_it(check: Run) -> None:
+    done = check("kernels/good.py", "--confine")
+    assert done.returncode == 2
+    assert "does not confine tasks of others" in done.stderr
+
+
 def test_seconds_add_up_to_the_wall_time(check: Run) -> None:
     begin = time.monotonic()
     found = json.loads(check("kernels/good.py", "--json").stdout)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
 from kernelrl_core.api.evaluators import Evaluator
@@ -76,6 +77,37 @@ def test_equal_concurrent_requests_are_evaluated_once() -> None:
         assert {evaluation.message for evaluation in evaluations} == {"a"}
         # Nine of them are joined.
         assert sum("joined" in evaluation.provenance for evaluation in evaluations) == 9
+        await made.aclose()
+
+    asyncio.run(scene())
+
+
+class Confining(Fake):
+    async def require_confinement(self) -> None:
+        pass
+
+
+def test_a_task_of_others_is_not_evaluated_where_it_is_not_confined() -> None:
+    async def scene() -> None:
+        fake = Fake()
+        made = service(fake)
+        with pytest.raises(UsageError, match="does not confine tasks of others"):
+            await made.evaluate(attrs.evolve(request(), domain="client"))
+        assert fake.started == 0
+        await made.aclose()
+
+    asyncio.run(scene())
+
+
+def test_domains_share_no_evaluation(tmp_path: Path) -> None:
+    async def scene() -> None:
+        fake = Confining()
+        made = service(fake, tmp_path)
+        requests = [attrs.evolve(request(), domain=domain) for domain in ("", "a", "b")]
+        # Together, and then from the cache.
+        for _ in range(2):
+            await asyncio.gather(*(made.evaluate(one) for one in requests))
+            assert fake.started == 3
         await made.aclose()
 
     asyncio.run(scene())

@@ -55,6 +55,8 @@ class Judge:
         self.gpu = gpu
         self.busy = False
         self.n_ends = 0
+        self.runs = False
+        self.domain = ""
 
     async def evaluate(
         self, request: EvaluationRequest, runner: str, slow: Callable[[], None], *, alone: bool

@@ -117,7 +117,8 @@ def evaluate_with(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[E
             return ending
 
         monkeypatch.setattr("kernelrl_judge.judge.evaluate.run_candidate", run_candidate)
-        resources = Resources(Zygotes(cast(Any, None)), CancelWatch(nothing_to_read), lambda: None)
+        watch = CancelWatch(nothing_to_read)
+        resources = Resources(Zygotes(cast(Any, None)), watch, cast(Any, None), lambda: None)
         target = f"{module.__name__}:GpuBackend"
         return evaluate(make_request(), target, resources, alone=alone), had_gpu_exclusively
 

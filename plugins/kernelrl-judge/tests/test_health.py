@@ -7,7 +7,7 @@ import contextlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -66,10 +66,9 @@ def test_a_device_whose_memory_others_hold_is_probed_once_more_alone(monkeypatch
         def alone(self) -> Any:
             return self._hold("alone")
 
-    monkeypatch.setattr(health, "DeviceLease", Lease)
     monkeypatch.setattr(health, "probe", lambda _: None if "alone" in entered else "CUDA out of memory")
     limits: list[float] = []
-    assert health.examine("cpu", limits.append) is None
+    assert health.examine("cpu", limits.append, cast(Any, Lease)) is None
     assert entered == ["shared", "alone"]
     assert len(limits) == 4
 
@@ -97,7 +96,7 @@ def test_a_judge_lives_on_after_a_passed_probe_and_ends_after_a_failed_one(
 _STAND_IN = """\
 #!/usr/bin/env python3
 import struct, sys, time
-body = b'{"ready": true}'
+body = b'{"ready": true, "missing_layers": []}'
 sys.stdout.buffer.write(struct.pack("<I", len(body)) + body)
 sys.stdout.flush()
 HERE

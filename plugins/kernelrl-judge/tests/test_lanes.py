@@ -6,6 +6,7 @@ import asyncio
 import functools
 from collections.abc import Callable
 
+import attrs
 import pytest
 from lane_machines import Machine, fail, request, run, soon, waiting
 
@@ -39,6 +40,19 @@ def test_consecutive_candidates_get_the_same_judge() -> None:
             await lanes.evaluate(request("x"), "")
             used.add(lanes._devices[0].idle[-1])
         assert len(used) == 1
+
+    run(test)
+
+
+def test_a_candidate_gets_a_judge_of_its_domain_else_one_that_has_not_started() -> None:
+    async def test(machine: Machine) -> None:
+        lanes = Lanes(["a"], 4, judge=machine.judge)
+        users, of_first, of_second, unstarted = machine.judges
+        for judge, domain in ((users, ""), (of_first, "first"), (of_second, "second")):
+            judge.runs, judge.domain = True, domain
+        for domain, wanted in (("", users), ("first", of_first), ("second", of_second), ("third", unstarted)):
+            await lanes.evaluate(attrs.evolve(request("x"), domain=domain), "")
+            assert lanes._devices[0].idle[-1] is wanted
 
     run(test)
 

@@ -6,11 +6,12 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import psutil  # type: ignore[import-untyped]
+
+from kernelrl_testing.waiting import wait_until
 
 PROGRAM = """
 import ctypes, json, os, socket, sys, time
@@ -108,15 +109,16 @@ def test_everything_inside_ends_when_the_caller_is_killed() -> None:
     mark = f"secluded-by-test-{os.getpid()}"
     program = PROGRAM.format(body="print('inside', flush=True)\ntime.sleep(1000)")
     command = [sys.executable, "-c", program, mark]
+
+    def is_left() -> bool:
+        return any(mark in (found.info["cmdline"] or ()) for found in psutil.process_iter(["cmdline"]))
+
     caller = subprocess.Popen(command, stdout=subprocess.PIPE)
     assert caller.stdout is not None
     caller.stdout.readline()
     caller.kill()
     caller.wait()
-    until = time.monotonic() + 60
-    while any(mark in (found.info["cmdline"] or ()) for found in psutil.process_iter(["cmdline"])):
-        assert time.monotonic() < until
-        time.sleep(0.05)
+    wait_until(lambda: not is_left(), what="the end of the processes inside")
     caller.stdout.close()
 
 

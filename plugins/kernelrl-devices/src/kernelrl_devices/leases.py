@@ -50,7 +50,13 @@ class DeviceLease:
         self._impatient = self._open(directory / f"{device}.impatient")
         self._slow = self._open(directory / f"{device}.slow")
         self._asking = self._open(directory / f"{device}.asking")
-        self._check = check
+        self.check = check
+        """Called repeatedly while waiting; its exceptions end the wait."""
+
+    def close(self) -> None:
+        """End the lease, and close its files."""
+        for lock in (self._waiting, self._device, self._impatient, self._slow, self._asking):
+            os.close(lock)
 
     @contextlib.contextmanager
     def shared(self) -> Iterator[HeldLease]:
@@ -142,7 +148,7 @@ class DeviceLease:
         return not free
 
     def _wait(self) -> None:
-        self._check()
+        self.check()
         time.sleep(_POLL_S)
 
     @staticmethod

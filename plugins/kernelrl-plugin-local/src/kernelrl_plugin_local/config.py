@@ -25,5 +25,9 @@ class LocalConfig(EvaluatorConfig):
     build_workers: PositiveInt | None = None
     """Extensions compiled concurrently; null: one per core that is not reserved for a judge of a GPU."""
 
+    confine_judge: bool = False
+    """Confine the judges: the references of all tasks run without network, without files and variables of the user. For
+    tasks that others wrote and that read no files."""
+
     def found_here(self) -> Iterable[MachineFact]:
         return isolation_facts()

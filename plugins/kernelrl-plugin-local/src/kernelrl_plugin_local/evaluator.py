@@ -12,4 +12,4 @@ class LocalEvaluator(JudgePool):
     """Evaluates candidates by the judges of this machine; see `kernelrl_judge.client.pool`."""
 
     def __init__(self, config: LocalConfig) -> None:
-        super().__init__(config.workers, config.gpu_workers, config.build_workers)
+        super().__init__(config.workers, config.gpu_workers, config.build_workers, confine=config.confine_judge)

@@ -6,17 +6,17 @@ import asyncio
 import functools
 import importlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kernelrl_core.api.backends import BackendRunner
 from kernelrl_core.api.components import registry
-from kernelrl_core.api.config import cache_directory
+from kernelrl_core.api.config import cache_directory, visible_gpus
 from kernelrl_core.api.evaluators import EvaluationRequest
 
 if TYPE_CHECKING:
     from kernelrl_build.calls import InlineCall
-    from kernelrl_build.service import BuildService
+    from kernelrl_build.service import BuildReply, BuildService
     from kernelrl_build.store import BuildStore
 
 __all__ = ["Builds", "backend_runner"]
@@ -31,6 +31,22 @@ def backend_runner(backend: str) -> tuple[str, BackendRunner]:
     module, _, attribute = target.partition(":")
     runner: BackendRunner = getattr(importlib.import_module(module), attribute)()
     return target, runner
+
+
+def _toolchain(request: EvaluationRequest, arch: str, *, has_gpu: bool) -> Mapping[str, Any] | None:
+    """Build settings for the extensions of a candidate, from `BackendRunner.toolchain`; None: it builds none."""
+    _, runner = backend_runner(request.backend)
+    options = request.backend_options
+    spec: Mapping[str, Any] | None = runner.toolchain(options, runner.mode(options, has_gpu))
+    if spec is not None and arch and spec["language"] == "cuda" and not spec["arch"]:
+        return {**spec, "arch": [arch]}
+    return spec
+
+
+@functools.cache
+def _arch(gpu: str) -> str:
+    """Compute capability of a GPU; empty if it is not known."""
+    return next((found.arch for found in visible_gpus() if found.id == gpu), "")
 
 
 class Builds:
@@ -58,13 +74,9 @@ class Builds:
         Returns:
             Keys of the builds in `store`.
         """
-        _, runner = backend_runner(request.backend)
-        options = request.backend_options
-        spec: Mapping[str, Any] | None = runner.toolchain(options, runner.mode(options, has_gpu))
+        spec = _toolchain(request, arch, has_gpu=has_gpu)
         if spec is None:
             return []
-        if arch and spec["language"] == "cuda" and not spec["arch"]:
-            spec = {**spec, "arch": [arch]}
         # Imported here because the regular expressions of these modules slow down the start of every command.
         from kernelrl_build.calls import find_inline_calls
         from kernelrl_build.survey import precompiled_headers
@@ -82,6 +94,40 @@ class Builds:
 
         keys = await asyncio.gather(*(build(call) for call in calls if call.complete))
         return [key for key in keys if key]
+
+    def serve(
+        self,
+        request: EvaluationRequest,
+        requested: bytes,
+        gpu: str,
+        check_cancelled: Callable[[], None],
+        *,
+        disabled: bool,
+    ) -> BuildReply:
+        """The build that the candidate of a request wants while it is loaded or called. Blocks.
+
+        Args:
+            requested: the request that the candidate's `load_inline` sent.
+            gpu: GPU of its judge, as `CUDA_VISIBLE_DEVICES` names it; empty: none.
+            check_cancelled: see `BuildService.build`.
+            disabled: build kernels that do nothing.
+
+        Raises:
+            What `BuildService.build` raises.
+        """
+        from kernelrl_build.service import BadBuildRequest
+
+        spec = _toolchain(request, _arch(gpu), has_gpu=bool(gpu))
+        if spec is None:
+            raise BadBuildRequest(f"a build request, but backend {request.backend} builds no extensions")
+        return self._service.build(
+            requested,
+            spec,
+            request.settings,
+            check_cancelled=check_cancelled,
+            source=request.source,
+            disabled=disabled,
+        )
 
     @functools.cached_property
     def store(self) -> BuildStore:

@@ -54,6 +54,15 @@ class _Device:
     """Seconds until the next probe in quarantine."""
 
 
+@attrs.frozen(eq=False)
+class _Waiter:
+    """A request that waits for a lane."""
+
+    lane: asyncio.Future[_Lane]
+    alone: bool
+    domain: str
+
+
 @attrs.define(eq=False)
 class _Lane:
     """A judge that is assigned to a candidate."""
@@ -95,7 +104,7 @@ class Lanes:
         self._workers = [worker for device in self._devices for worker in device.idle]
         self.size = each * len(devices)
         self.spare = spare * len(devices)
-        self._waiting: deque[tuple[asyncio.Future[_Lane], bool]] = deque()
+        self._waiting: deque[_Waiter] = deque()
         self._n_busy = 0
         self._alone = False
         self._proven = False
@@ -124,19 +133,24 @@ class Lanes:
         def work(lane: _Lane) -> Awaitable[Evaluation]:
             return lane.worker.evaluate(request, runner, lambda: self._replace(lane), alone=alone)
 
-        return await self._done(work, request.task_sha256, alone=alone)
+        return await self._done(work, request, alone=alone)
 
-    async def run_reference(self, request: EvaluationRequest, runner: str) -> None:
+    async def run_reference(self, request: EvaluationRequest, runner: str, *, alone: bool = True) -> None:
         """Run the reference of a request without its candidate, by a fresh judge while all other lanes are empty.
+
+        Args:
+            alone: false: by any judge, whatever the others do.
 
         Raises:
             What `evaluate` raises.
         """
-        await self._done(lambda lane: lane.worker.run_reference(request, runner), request.task_sha256, alone=True)
+        await self._done(lambda lane: lane.worker.run_reference(request, runner), request, alone=alone)
 
-    async def _done(self, work: Callable[[_Lane], Awaitable[_Result]], task_sha256: str, *, alone: bool) -> _Result:
+    async def _done(
+        self, work: Callable[[_Lane], Awaitable[_Result]], request: EvaluationRequest, *, alone: bool
+    ) -> _Result:
         """The result of work of a judge; see `evaluate`."""
-        lane = await self._take(alone)
+        lane = await self._take(alone, request.domain)
         device = lane.device
         try:
             if alone:
@@ -148,7 +162,9 @@ class Lanes:
             return result
         except DeviceFault as fault:
             if not isinstance(fault, DeviceFull):
-                device.failed_tasks.add(task_sha256)
+                # Code of others could report a fault of a device that is well.
+                if not request.domain:
+                    device.failed_tasks.add(request.task_sha256)
                 self._suspect(device, str(fault))
             raise
         except JudgeDied as death:
@@ -172,10 +188,10 @@ class Lanes:
 
     # --- lanes ------------------------------------------------------------------------------------------------------
 
-    async def _take(self, alone: bool) -> _Lane:
+    async def _take(self, alone: bool, domain: str) -> _Lane:
         """A lane of a working device, in the order of the requests."""
         waiter: asyncio.Future[_Lane] = asyncio.get_running_loop().create_future()
-        self._waiting.append((waiter, alone))
+        self._waiting.append(_Waiter(waiter, alone, domain))
         self._hand_out()
         try:
             return await waiter
@@ -190,7 +206,7 @@ class Lanes:
     def _hand_out(self) -> None:
         """Give free lanes to the requests that wait, in their order."""
         while self._waiting and not self._alone:
-            waiter, alone = self._waiting[0]
+            waiter, alone = self._waiting[0].lane, self._waiting[0].alone
             if waiter.done():
                 self._waiting.popleft()
                 continue
@@ -207,7 +223,9 @@ class Lanes:
             device.n_free -= 1
             self._n_busy += 1
             self._alone = alone
-            waiter.set_result(_Lane(device, device.idle.pop(), alone))
+            judge = _best_judge(device.idle, self._waiting[0].domain)
+            device.idle.remove(judge)
+            waiter.set_result(_Lane(device, judge, alone))
             self._waiting.popleft()
 
     def _replace(self, lane: _Lane) -> None:
@@ -288,6 +306,18 @@ class Lanes:
             "(nvidia-smi --gpu-reset) or restart the machine; remove a broken one from CUDA_VISIBLE_DEVICES",
             see="gpu-fault",
         )
+
+
+def _best_judge(idle: Sequence[JudgeWorker], domain: str) -> JudgeWorker:
+    """The judge that can serve a domain soonest: one that serves it already, or that ends none of another domain."""
+
+    def preference(judge: JudgeWorker) -> int:
+        if not judge.runs:
+            return 1
+        return 2 if judge.domain == domain else 0
+
+    # The last one of several was used most recently.
+    return max(reversed(idle), key=preference)
 
 
 def _environment(device: str | None) -> dict[str, str]:

@@ -25,8 +25,9 @@ from kernelrl_core.api.evaluators import (
 from kernelrl_judge.backend import UNTIMED
 from kernelrl_judge.client.auditor import Auditor
 from kernelrl_judge.client.builds import Builds, backend_runner
+from kernelrl_judge.client.confinement import require_layers
 from kernelrl_judge.client.lanes import Lanes
-from kernelrl_judge.client.worker import JudgeDied
+from kernelrl_judge.client.worker import JudgeDied, JudgeWorker
 from kernelrl_judge.device.faults import DeviceFull
 from kernelrl_judge.findings import RULES
 
@@ -52,21 +53,31 @@ class JudgePool(Evaluator):
         gpu_workers: number of candidates evaluated concurrently on each GPU; None: one per two cores, at most 8.
         build_workers: number of extensions compiled concurrently; None: one per core that is not reserved for a judge
             of a GPU.
+        confine: confine also the judges of the user's own tasks.
     """
 
     rules = RULES
 
     def __init__(
-        self, workers: int | None = None, gpu_workers: int | None = None, build_workers: int | None = None
+        self,
+        workers: int | None = None,
+        gpu_workers: int | None = None,
+        build_workers: int | None = None,
+        *,
+        confine: bool = False,
     ) -> None:
         cores = len(os.sched_getaffinity(0))
         self._gpus = visible_gpus()
         workers = workers or cores
-        self.on_cpu = Lanes([None], workers, spare=workers)
         gpu_workers = gpu_workers or min(_MAX_DEFAULT_GPU_WORKERS, max(1, cores // 2))
-        self.on_gpu = Lanes([gpu.id for gpu in self._gpus], gpu_workers)
         # A judge that times a candidate needs a core of its own.
-        self.builds = Builds(build_workers or max(1, cores - self.on_gpu.size))
+        self.builds = Builds(build_workers or max(1, cores - gpu_workers * len(self._gpus)))
+
+        def judge(environment: Mapping[str, str]) -> JudgeWorker:
+            return JudgeWorker(environment, self.builds, confine=confine)
+
+        self.on_cpu = Lanes([None], workers, spare=workers, judge=judge)
+        self.on_gpu = Lanes([gpu.id for gpu in self._gpus], gpu_workers, judge=judge)
         # More candidates than judges, so that no judge is idle while candidates are compiled.
         cpu_capacity = self.on_cpu.size + self.on_cpu.spare
         gpu_capacity = self.on_gpu.size + 2 * cores if self._gpus else 0
@@ -102,7 +113,8 @@ class JudgePool(Evaluator):
             return await lanes.evaluate(request, target)
         except (JudgeDied, DeviceFull) as first:
             try:
-                return await lanes.evaluate(request, target, alone=True)
+                # A task of others must not keep the lanes empty.
+                return await lanes.evaluate(request, target, alone=not request.domain)
             except DeviceFull as full:
                 message = (
                     "The GPU has too little memory for the reference and the kernel, also without other evaluations."
@@ -127,14 +139,14 @@ class JudgePool(Evaluator):
             InfrastructureError: the reference of the backend's example ends the judge, too.
         """
         try:
-            await lanes.run_reference(request, target)
+            await lanes.run_reference(request, target, alone=not request.domain)
             return
         except JudgeDied as death:
             of_task = death.message
         example = registry().make("backends", Use(request.backend)).facts.example.reference
         trivial = attrs.evolve(request, task_id="example", task_source=example, task_sha256=sha256_text(example))
         try:
-            await lanes.run_reference(trivial, target)
+            await lanes.run_reference(trivial, target, alone=not request.domain)
         except (JudgeDied, UsageError) as failure:
             raise InfrastructureError(
                 f"judges fail without any kernel: {evidence}; with the example of backend {request.backend}: "
@@ -146,6 +158,10 @@ class JudgePool(Evaluator):
             f"task {request.task_id}: its reference ends the process that runs it, without any kernel: {of_task}",
             fix="call Model with get_inputs() in a Python program of your own, and look above for what it printed",
         )
+
+    async def require_confinement(self) -> None:
+        """See `Evaluator.require_confinement`."""
+        await require_layers()
 
     async def expect(self, backend: str) -> None:
         """Start a judge; see `Evaluator.expect`."""

@@ -10,11 +10,17 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import cattrs
+
 from kernelrl_core.api.config import cache_directory
 from kernelrl_core.api.errors import InfrastructureError, MissingPrerequisite, UsageError
 from kernelrl_core.api.evaluators import Evaluation, EvaluationRequest, EvaluationSettings, from_json, to_json
+from kernelrl_judge.client.builds import Builds
+from kernelrl_judge.client.confinement import cannot_confine, visible_packages
+from kernelrl_judge.client.judge_requests import JudgeRequests
 from kernelrl_judge.device.faults import DeviceFault, DeviceFull
 from kernelrl_judge.protocol import wire
+from kernelrl_sandbox.seclusion import SCRATCH
 
 __all__ = ["JudgeDied", "JudgeWorker"]
 
@@ -35,6 +41,18 @@ _START_VARIABLES = ("PATH", "LC_", "LANG", "LD_", "PYTHON", "TORCH", "PYTORCH", 
 """Prefixes of the variables that interpreter and libraries read when they are loaded. These hold no secrets: candidates
 may find them in memory, because they run in descendants of the judge."""
 
+_CONFINED_VARIABLES = {
+    **dict.fromkeys(("HOME", "TMPDIR"), SCRATCH),
+    "KERNELRL_CACHE_DIR": f"{SCRATCH}/cache",
+    "TORCHINDUCTOR_CACHE_DIR": f"{SCRATCH}/inductor",
+}
+"""Instead of the user's variables."""
+_MEMORY_SHARE = 0.6
+"""Share of the machine's memory that a confined judge may take."""
+_KEPT_BYTES = 4096
+_MAX_LINE_CHARACTERS = 300
+_MAX_TEXT_CHARACTERS = 4000
+
 _Reply = Mapping[str, Any]
 """A message of the judge (`kernelrl_judge.judge.main`)."""
 
@@ -44,13 +62,36 @@ class JudgeDied(InfrastructureError):
 
 
 class JudgeWorker:
-    """A judge process, started on first use and restarted after it died. Processes one request at a time."""
+    """A judge process, started on first use and restarted after it died. Processes one request at a time.
 
-    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+    A request of another domain ends the process, and a new one is started: no state of one domain is left to another.
+
+    Args:
+        environment: additional variables of the judge.
+        builds: of this machine.
+        confine: also confine a judge of the domain without a name, which serves the user's own tasks.
+    """
+
+    def __init__(
+        self, environment: Mapping[str, str] | None = None, builds: Builds | None = None, *, confine: bool = False
+    ) -> None:
         self._environment = dict(environment or {})
+        self._builds = builds or Builds(1)
+        self._confine = confine
+        self.domain = ""
+        """Domain of the tasks that the process serves."""
+        self._requests: JudgeRequests | None = None
+        self._printed = b""
+        """End of what a confined judge has printed."""
+        self._reading_printed: asyncio.Task[None] | None = None
         self._process: asyncio.subprocess.Process | None = None
         self._ready: asyncio.Task[_Reply | None] | None = None
         """Waits for the start of the judge; None after the start."""
+
+    @property
+    def runs(self) -> bool:
+        """Whether its process has been started and has not ended."""
+        return self._process is not None and self._process.returncode is None
 
     async def evaluate(
         self, request: EvaluationRequest, runner: str, slow: Callable[[], None] = lambda: None, *, alone: bool = False
@@ -68,9 +109,13 @@ class JudgeWorker:
             UsageError: the task cannot be used.
             MissingPrerequisite: this machine lacks a requirement of the request.
         """
-        message = {"request": to_json(request), "runner": runner, "alone": alone, "reference_only": False}
-        reply = await self._replied(message, request.settings, slow)
-        return from_json(Evaluation, reply["evaluation"])
+        reply = await self._replied(request, slow, runner=runner, alone=alone, reference_only=False)
+        try:
+            return from_json(Evaluation, reply["evaluation"])
+        except (cattrs.BaseValidationError, KeyError, TypeError, AttributeError, ValueError):
+            # The code of a task can send anything in the judge's name.
+            await self.aclose()
+            raise JudgeDied("the judge sent no evaluation") from None
 
     async def run_reference(self, request: EvaluationRequest, runner: str) -> None:
         """Run everything that an evaluation of a request runs in the judge, without its candidate.
@@ -78,41 +123,44 @@ class JudgeWorker:
         Raises:
             What `evaluate` raises, if the reference fails or a process of the judge does.
         """
-        message = {"request": to_json(request), "runner": runner, "alone": True, "reference_only": True}
-        await self._replied(message, request.settings)
+        await self._replied(request, lambda: None, runner=runner, alone=True, reference_only=True)
 
-    async def _replied(
-        self, message: Mapping[str, Any], settings: EvaluationSettings, slow: Callable[[], None] = lambda: None
-    ) -> _Reply:
-        """The reply to a request, if it is a result."""
-        process = await self._started()
+    async def _replied(self, request: EvaluationRequest, slow: Callable[[], None], **order: Any) -> _Reply:
+        """The reply to a request, if it is a result.
+
+        Args:
+            order: further fields of the message.
+        """
+        process = await self._started(request.domain)
+        assert self._requests is not None
+        self._requests.evaluating = request
         # In its own task, because the reply must be read completely even if the call is cancelled.
         reading = asyncio.create_task(self._evaluation(process, slow))
         try:
-            await self._send(process, message)
-            reply = await asyncio.wait_for(asyncio.shield(reading), _limit_s(settings))
+            await self._send(process, {"request": to_json(request), **order})
+            reply = await asyncio.wait_for(asyncio.shield(reading), _limit_s(request.settings))
         except TimeoutError:
             reading.cancel()
             await self.aclose()
-            raise JudgeDied("the judge did not reply in time") from None
+            raise JudgeDied(f"the judge did not reply in time{self._last_line()}") from None
         except asyncio.CancelledError:
             await asyncio.shield(self._cancel(process, reading))
             raise
         if reply is None:
             await self.aclose()
-            raise JudgeDied(f"the judge ended with status {process.returncode}")
+            raise JudgeDied(f"the judge ended with status {process.returncode}{self._last_line()}")
         if "died" in reply:
             await self.aclose()
-            raise JudgeDied(reply["died"])
+            raise JudgeDied(_text(reply["died"]))
         if "device_fault" in reply:
             # The judge's context on the device may be corrupt.
             await self.aclose()
-            fault = DeviceFull if reply["full"] else DeviceFault
-            raise fault(reply["device_fault"])
+            fault = DeviceFull if reply.get("full") else DeviceFault
+            raise fault(_text(reply["device_fault"]))
         if "task_error" in reply:
-            raise UsageError(reply["task_error"])
+            raise UsageError(_text(reply["task_error"]))
         if "missing" in reply:
-            raise MissingPrerequisite(reply["missing"], fix=reply["fix"])
+            raise MissingPrerequisite(_text(reply["missing"]), fix=_text(reply.get("fix")))
         return reply
 
     async def probe(self, device: str = "cuda") -> str | None:
@@ -124,7 +172,7 @@ class JudgeWorker:
         Raises:
             InfrastructureError: the judge does not start.
         """
-        process = await self._started()
+        process = await self._started("")
         try:
             await self._send(process, {"probe": device})
             reason = await self._probe_result(process)
@@ -137,6 +185,14 @@ class JudgeWorker:
 
     async def aclose(self) -> None:
         """Terminate the judge and its descendants."""
+        try:
+            await self._end_process()
+        finally:
+            if self._requests is not None:
+                self._requests.close()
+                self._requests = None
+
+    async def _end_process(self) -> None:
         process, self._process = self._process, None
         ready, self._ready = self._ready, None
         if process is None or process.returncode is not None:
@@ -158,12 +214,26 @@ class JudgeWorker:
             except TimeoutError:
                 logger.warning("judge %d does not end: the driver of a device holds it", process.pid)
 
-    async def start(self) -> None:
-        """Start the judge, and do not wait until it has imported torch."""
-        if self._process is not None and self._process.returncode is None:
-            return
+    async def start(self, domain: str = "") -> None:
+        """Start the judge, and do not wait until it has imported torch.
+
+        Args:
+            domain: of the tasks to come. A judge of another domain is ended.
+        """
+        if self.runs:
+            if domain == self.domain:
+                return
+            await self.aclose()
+        self.domain = domain
+        confined = self._confine or bool(domain)
+        if self._requests is not None:
+            self._requests.close()
+        self._requests = JudgeRequests(self._builds, self._environment.get("CUDA_VISIBLE_DEVICES", ""))
+        channel = self._requests.theirs
         # Option -P: no file of the working directory, such as a candidate, is a module of the judge.
-        command = (sys.executable, "-P", "-m", "kernelrl_judge.judge.main")
+        command = [sys.executable, "-P", "-m", "kernelrl_judge.judge.main", str(channel.fileno())]
+        if confined:
+            command += ["confined", str(_memory_bytes()), *visible_packages()]
         variables = self._variables()
         start_variables = {
             name: value
@@ -174,15 +244,38 @@ class JudgeWorker:
             *command,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE if confined else None,
             env=start_variables,
             limit=_MAX_REPLY_BYTES,
             start_new_session=True,
+            pass_fds=(channel.fileno(),),
         )
+        channel.close()
+        if process.stderr is not None:
+            self._printed = b""
+            self._reading_printed = asyncio.create_task(self._read_printed(process.stderr))
         self._ready = asyncio.create_task(self._reply(process))
-        await self._send(process, variables)
+        await self._send(process, {**start_variables, **_CONFINED_VARIABLES} if confined else variables)
 
-    async def _started(self) -> asyncio.subprocess.Process:
-        await self.start()
+    async def _read_printed(self, stream: asyncio.StreamReader) -> None:
+        """Keep the end of what a confined judge prints: a task must not fill the terminal or a log."""
+        while part := await stream.read(1 << 16):
+            self._printed = (self._printed + part)[-_KEPT_BYTES:]
+
+    def _last_line(self) -> str:
+        """The last line that a confined judge has printed, as the end of a message."""
+        lines = self._printed.decode("utf-8", "replace").split("\n")
+        printable = ["".join(filter(str.isprintable, line)).strip() for line in lines]
+        last = [line for line in printable if line][-1:]
+        return f"; it printed last: {last[0][:_MAX_LINE_CHARACTERS]}" if last else ""
+
+    async def _started(self, domain: str = "") -> asyncio.subprocess.Process:
+        """
+        Raises:
+            InfrastructureError: the judge does not start.
+            MissingPrerequisite: it cannot be confined.
+        """
+        await self.start(domain)
         process, waiting = self._process, self._ready
         assert process is not None
         if waiting is not None:
@@ -195,7 +288,12 @@ class JudgeWorker:
                 raise
             if ready is None:
                 await self.aclose()
-                raise InfrastructureError("the judge did not start", fix="look above; kernelrl doctor", see="judge")
+                raise InfrastructureError(
+                    f"the judge did not start{self._last_line()}", fix="look above; kernelrl doctor", see="judge"
+                )
+            if ready["missing_layers"]:
+                await self.aclose()
+                raise cannot_confine(ready["missing_layers"])
             self._ready = None
         return process
 
@@ -251,11 +349,24 @@ class JudgeWorker:
         assert process.stdout is not None
         try:
             header = await process.stdout.readexactly(wire.LENGTH.size)
-            body = await process.stdout.readexactly(wire.LENGTH.unpack(header)[0])
+            n_bytes = wire.LENGTH.unpack(header)[0]
+            body = await process.stdout.readexactly(n_bytes) if n_bytes <= _MAX_REPLY_BYTES else b""
+            reply = wire.unpack(body)
         except asyncio.IncompleteReadError:
             return None
-        reply: _Reply = wire.unpack(body)
-        return reply
+        except (ValueError, RecursionError):
+            reply = None
+        # The code of a task can write to the judge's descriptors.
+        return reply if isinstance(reply, dict) else {"died": "the judge sent a malformed reply"}
+
+
+def _memory_bytes() -> int:
+    return int(_MEMORY_SHARE * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+
+
+def _text(part: object) -> str:
+    """A text of a judge, for a message."""
+    return str(part)[:_MAX_TEXT_CHARACTERS]
 
 
 def _limit_s(settings: EvaluationSettings) -> float:

@@ -25,6 +25,7 @@ from kernelrl_judge.judge.resources import MEMORY_ERRORS, Loan
 from kernelrl_judge.peer.builds import CandidateBuilds
 from kernelrl_judge.peer.channel import CandidateRaised
 from kernelrl_judge.peer.lease import CandidateLease, patience_s
+from kernelrl_judge.peer.nursery import ZygoteDied
 from kernelrl_judge.peer.process import DeadlinePassed, RunnerEnded, RunnerProcess
 from kernelrl_judge.peer.recordings import CandidateRecordings, NotRecorded, ReplayFailed
 from kernelrl_judge.peer.session import RunnerSession
@@ -162,7 +163,7 @@ def run_candidate(
     ) as process:
         lease = CandidateLease(process, loan.leases, device, loan.report_slow)
         toolchain = setting.backend.toolchain(request.backend_options, setting.mode)
-        builds = CandidateBuilds(loan.builds, request, toolchain, loan.cancel_watch.check, kernels_off)
+        builds = CandidateBuilds(loan.main_process, request, toolchain, kernels_off)
         session = RunnerSession(process, lease, builds, device)
         run = _CandidateRun(request, plan, loan, session, timing=timing, kernels_off=kernels_off)
         interruption: Interruption | None = None
@@ -209,8 +210,9 @@ def run_reference(request: EvaluationRequest, plan: EvaluationPlan, loan: Loan) 
         MissingPrerequisite, Cancelled, ZygoteDied, NotForked and errors of the judge's own device.
     """
     settings, device = request.settings, plan.setting.device
+    zygote = loan.zygotes.zygote(plan.setting)
     with RunnerProcess(
-        loan.zygotes.zygote(plan.setting),
+        zygote,
         memory_mib=settings.memory_mib,
         limit_s=settings.timeout_s,
         patience_s=patience_s(device, timed=settings.timing),
@@ -218,7 +220,7 @@ def run_reference(request: EvaluationRequest, plan: EvaluationPlan, loan: Loan) 
         cancel_watch=loan.cancel_watch,
     ) as process:
         lease = CandidateLease(process, loan.leases, device, loan.report_slow)
-        builds = CandidateBuilds(loan.builds, request, None, loan.cancel_watch.check, False)
+        builds = CandidateBuilds(loan.main_process, request, None, False)
         RunnerSession(process, lease, builds, device).start()
     if plan.first is CallKind.NONE:
         return
@@ -231,6 +233,8 @@ def run_reference(request: EvaluationRequest, plan: EvaluationPlan, loan: Loan) 
             compare_stressed(call, call.expected)
     if plan.has_timing:
         count_work(reference)
+    if not zygote.alive:
+        raise ZygoteDied("the zygote ended under the reference")
 
 
 class _CandidateRun:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 
 from kernelrl_core.api.evaluators import DeviceLease
-from kernelrl_judge.device.facts import device_name, no_gpu
+from kernelrl_judge.device.facts import no_gpu
 from kernelrl_judge.protocol.failures import lacks_device_memory
 
 __all__ = ["examine", "probe"]
@@ -19,12 +19,13 @@ _PROBE_LIMIT_S = 20.0
 _LEASE_LIMIT_S = 600.0
 
 
-def examine(device: str, expect: Callable[[float], None]) -> str | None:
+def examine(device: str, expect: Callable[[float], None], leases_of: Callable[[str], DeviceLease]) -> str | None:
     """Probe a device while no timed work runs on it.
 
     Args:
         device: `cuda` or `cpu`.
         expect: gets the number of seconds within which it is called again, or this function returns.
+        leases_of: makes the leases of a device.
 
     Returns:
         Why the device failed, or None.
@@ -32,7 +33,7 @@ def examine(device: str, expect: Callable[[float], None]) -> str | None:
     if device == "cuda" and not torch.cuda.is_available():
         return no_gpu()[0]
     try:
-        leases = DeviceLease(device_name(device), lambda: None)
+        leases = leases_of(device)
     except RuntimeError as error:
         return _text(error)
     # A candidate may have taken all memory: then once more without one.

@@ -8,13 +8,12 @@ from collections.abc import Callable, Iterator
 import attrs
 import torch
 
-from kernelrl_build.service import BuildService
-from kernelrl_core.api.config import cache_directory
 from kernelrl_core.api.errors import MissingPrerequisite
 from kernelrl_core.api.evaluators import DeviceLease
 from kernelrl_judge.device.facts import device_name, kept_bytes
 from kernelrl_judge.device.faults import DeviceFault, DeviceFull
 from kernelrl_judge.peer.cancellation import CancelWatch
+from kernelrl_judge.peer.main_process import MainProcess
 from kernelrl_judge.peer.memory import Arenas
 from kernelrl_judge.peer.nursery import Zygotes
 from kernelrl_judge.protocol.device_memory import DeviceMemoryError, supported
@@ -38,7 +37,7 @@ class Loan:
 
     zygotes: Zygotes
     references: ReferenceCache
-    builds: BuildService
+    main_process: MainProcess
     cancel_watch: CancelWatch
     report_slow: Callable[[], None]
     """Called when a candidate on the CPU keeps the judge waiting."""
@@ -51,18 +50,28 @@ class Loan:
 
 
 class Resources:
-    """Zygotes, references, device memory, leases and builds of one judge.
+    """Zygotes, references, device memory and leases of one judge.
 
     Args:
         report_slow: called when a candidate on the CPU keeps the judge waiting: another judge could work meanwhile.
+        confined: whether the main process takes the leases of devices, because this judge sees no lock files.
     """
 
-    def __init__(self, zygotes: Zygotes, cancel_watch: CancelWatch, report_slow: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        zygotes: Zygotes,
+        cancel_watch: CancelWatch,
+        main_process: MainProcess,
+        report_slow: Callable[[], None],
+        *,
+        confined: bool = False,
+    ) -> None:
         self.zygotes = zygotes
         self._cancel_watch = cancel_watch
         self._report_slow = report_slow
         self._references = ReferenceCache()
-        self._builds = BuildService(cache_directory() / "builds")
+        self._main_process = main_process
+        self._confined = confined
         self._leases: dict[str, DeviceLease] = {}
         self._arenas: Arenas | None = None
         self._recorder: Recorder | None = None
@@ -91,13 +100,22 @@ class Resources:
             yield Loan(
                 zygotes=self.zygotes,
                 references=self._references,
-                builds=self._builds,
+                main_process=self._main_process,
                 cancel_watch=self._cancel_watch,
                 report_slow=self._report_slow,
                 leases=leases,
                 arenas=self._shared_arenas(device),
                 recorder=self._replay_recorder() if replays else None,
             )
+
+    def leases(self, device: str) -> DeviceLease:
+        """New leases of a device.
+
+        Args:
+            device: `cuda` or `cpu`.
+        """
+        name = device_name(device)
+        return self._main_process.leases(name) if self._confined else DeviceLease(name, self._cancel_watch.check)
 
     def close(self) -> None:
         """End the zygotes and free the device memory."""
@@ -107,7 +125,7 @@ class Resources:
 
     def _device_leases(self, device: str) -> DeviceLease:
         if device not in self._leases:
-            self._leases[device] = DeviceLease(device_name(device), self._cancel_watch.check)
+            self._leases[device] = self.leases(device)
         return self._leases[device]
 
     def _shared_arenas(self, device: str) -> Arenas | None:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
 
-from kernelrl_build.service import BadBuildRequest, BuildReply, BuildService, BuildUnavailable
+from kernelrl_build.service import BadBuildRequest, BuildReply, BuildUnavailable
 from kernelrl_core.api.errors import MissingPrerequisite
 from kernelrl_core.api.evaluators import CompiledKernel, EvaluationRequest, ExtensionBuild
 from kernelrl_judge.limits import LIMITS
+from kernelrl_judge.peer.main_process import MainProcess
 from kernelrl_judge.protocol.frames import ProtocolError
 
 __all__ = ["CandidateBuilds"]
@@ -22,17 +23,16 @@ __all__ = ["CandidateBuilds"]
 class CandidateBuilds:
     """Builds for one candidate."""
 
-    _service: BuildService
+    _main_process: MainProcess
     _request: EvaluationRequest
     _toolchain: Mapping[str, Any] | None
     """From `BackendRunner.toolchain`; None where the backend builds no extensions."""
-    _check_cancelled: Callable[[], None]
     _kernels_off: bool
     """Build kernels that do nothing."""
     seconds: float = 0.0
     """Time that builds took."""
     requests: list[bytes] = attrs.field(factory=list)
-    """Bodies of the requests that the build service received."""
+    """Bodies of the requests that the main process received."""
     _replies: list[BuildReply] = attrs.field(factory=list)
     _n_requested: int = 0
 
@@ -76,22 +76,14 @@ class CandidateBuilds:
         return reply.body, reply.descriptors
 
     def _reply(self, requested: bytes) -> BuildReply:
-        settings = self._request.settings
-        limit_s = settings.build_timeout_s
+        limit_s = self._request.settings.build_timeout_s
         if self.seconds > limit_s:
             body = _refused(f"denied: the extensions of a candidate took longer than {limit_s:g} s to build together")
             return BuildReply(body, [], ExtensionBuild("denied"))
         if self._toolchain is None:
             raise ProtocolError(f"a build request, but backend {self._request.backend} builds no extensions")
         try:
-            return self._service.build(
-                requested,
-                self._toolchain,
-                settings,
-                check_cancelled=self._check_cancelled,
-                source=self._request.source,
-                disabled=self._kernels_off,
-            )
+            return self._main_process.build(requested, disabled=self._kernels_off)
         except BadBuildRequest as error:
             raise ProtocolError(str(error)) from None
         except BuildUnavailable as error:
