@@ -82,7 +82,7 @@ class EvaluationService:
     """An evaluator with a concurrency limit, joining of equal requests, retries and a cache.
 
     Args:
-        evaluator: evaluates one candidate per call; at most `evaluator.capacity` calls run concurrently.
+        evaluator: evaluates one candidate per call; at most `capacity` of them run concurrently.
         cache_dir: directory of the evaluation cache; None: no cache.
         attempts: maximum number of tries of an evaluation with infrastructure errors, including the first.
         identity: text for everything except the request that evaluations depend on, such as plugin versions.
