@@ -9,9 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+import pytest
 
 from kernelrl_core.api.components import Use, registry
+from kernelrl_core.api.errors import UsageError
 from kernelrl_core.api.evaluators import Evaluation, Outcome, read_response, sha256_text, to_json
+from kernelrl_service.tokens import Client, Tokens
+from kernelrl_testing.fakes import FakeEvaluator
 from kernelrl_testing.values import REFERENCE, make_request
 
 KERNEL = """\
@@ -74,3 +78,41 @@ def test_a_task_of_others_is_refused_without_a_permission(running: Any) -> None:
             assert (answer.status_code, answer.json()["type"]) == (403, "urn:kernelrl:inline-task")
 
     asyncio.run(test())
+
+
+class Confining(FakeEvaluator):
+    """States that it confines judges."""
+
+    async def require_confinement(self) -> None:
+        pass
+
+
+def test_a_task_of_a_client_is_evaluated_in_the_domain_of_this_client(running: Any) -> None:
+    async def test() -> None:
+        tokens = Tokens.of({name: Client(name, inline_tasks=True) for name in ("a", "b")})
+        async with running(Confining(), tokens=tokens) as server:
+            body = {"source": "right", "backend": "triton", "task_source": f"{REFERENCE}# another one\n"}
+            for name in ("a", "b", "a"):
+                headers = {"Authorization": f"Bearer {name}"}
+                await server.http.post("/v1/evaluations", params={"wait": 60}, json=body, headers=headers)
+            assert [request.domain for request in server.evaluator.requests] == ["token:a", "token:b"]
+
+    asyncio.run(test())
+
+
+def test_a_task_of_the_server_has_no_domain_whatever_the_request_states(running: Any) -> None:
+    async def test() -> None:
+        async with running(Confining(), inline_tasks=True) as server:
+            await server.evaluate("right", domain="token:b")
+            assert [request.domain for request in server.evaluator.requests] == [""]
+
+    asyncio.run(test())
+
+
+def test_an_evaluator_that_confines_no_judge_refuses_to_serve_tasks_of_clients(running: Any) -> None:
+    async def test() -> None:
+        async with running(FakeEvaluator(), inline_tasks=True):
+            pass
+
+    with pytest.raises(UsageError, match="confine"):
+        asyncio.run(test())
