@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import contextlib
 import functools
 import hashlib
 import ipaddress
 import logging
 import math
 from collections import Counter
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
@@ -17,15 +19,17 @@ import attrs
 import orjson
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route, WebSocketRoute
+from starlette.websockets import WebSocket
 
 from kernelrl_core.api import API_VERSION
 from kernelrl_core.api.episodes import CheckedKernel, evaluate_kernel, request_key
 from kernelrl_core.api.errors import InfrastructureError, MissingPrerequisite, StorageError, UsageError
 from kernelrl_core.api.evaluators import to_json
 from kernelrl_core.api.tasks import Task
+from kernelrl_service import nemo_gym, openenv
 from kernelrl_service.bodies import (
     BatchBody,
     BatchResource,
@@ -99,13 +103,15 @@ class Application:
 
     def __init__(self, server: Server) -> None:
         self._server = server
+        self.served, self.episodes = server.catalogue.served, server.episodes
         self._n_requests: Counter[str] = Counter()
         self.endpoints = self._table()
         document = openapi(self.endpoints, has_tokens=server.tokens is not None, max_wait_s=server.limits.wait_s)
         self._document = orjson.dumps(document)
-        routes = [
+        routes: list[BaseRoute] = [
             Route(one.path, functools.partial(self._respond, one), methods=[one.method]) for one in self.endpoints
         ]
+        routes.append(WebSocketRoute(openenv.SOCKET, self._socket))
         self.asgi = Starlette(routes=routes, exception_handlers={HTTPException: self._refuse})
         self.asgi.router.redirect_slashes = False
         server.metrics.watch("kernelrl_running", "Evaluations in progress.", lambda: server.queue.running)
@@ -150,6 +156,8 @@ class Application:
             Endpoint("POST", "/v1/episodes/{id}/turns", "Evaluate the reply to the current prompt", self._turn,
                      [(200, TurnResource, "The turn with the next prompt")], (*episode, "not-found", "conflict"),
                      body=TurnBody),
+            *openenv.endpoints(self),
+            *nemo_gym.endpoints(self),
         )  # fmt: skip
 
     # --- requests -----------------------------------------------------------------------------------------------------
@@ -185,8 +193,22 @@ class Application:
         return response
 
     async def _answer(self, endpoint: Endpoint, request: Request) -> Response:
-        client = self._client(request, is_open=endpoint.is_open)
-        version = request.headers.get(_VERSION_HEADER)
+        with self.admitted(request, is_open=endpoint.is_open) as client, self.problems():
+            arguments: list[Any] = [request, client]
+            if endpoint.body is not None:
+                arguments.append(read_body(endpoint.body, await self._body(request)))
+            response: Response = await endpoint.handle(*arguments)
+            return response
+
+    @contextlib.contextmanager
+    def admitted(self, connection: HTTPConnection, *, is_open: bool = False) -> Iterator[Client]:
+        """The client of a request or a WebSocket, which counts as one of its open requests within the block.
+
+        Raises:
+            Problem: it has no valid token, another API version, or too many open requests.
+        """
+        client = self._client(connection, is_open=is_open)
+        version = connection.headers.get(_VERSION_HEADER)
         if version not in (None, API_VERSION):
             raise version_problem(version)
         limit = self._server.limits.requests_per_client
@@ -195,11 +217,22 @@ class Application:
         self._n_requests[client.name] += 1
         token = current_client.set(client.name)
         try:
-            arguments: list[Any] = [request, client]
-            if endpoint.body is not None:
-                arguments.append(read_body(endpoint.body, await self._body(request)))
-            response: Response = await endpoint.handle(*arguments)
-            return response
+            yield client
+        finally:
+            current_client.reset(token)
+            self._n_requests[client.name] -= 1
+            if not self._n_requests[client.name]:
+                del self._n_requests[client.name]
+
+    @contextlib.contextmanager
+    def problems(self) -> Iterator[None]:
+        """Errors of the block as problems.
+
+        Raises:
+            Problem: in place of an error of kernelrl.
+        """
+        try:
+            yield
         except StorageError as error:
             logger.error("%s", error)
             raise Problem("disk", "the journal cannot be read or written", fix="try again later",
@@ -209,20 +242,14 @@ class Application:
                           retry_after_s=_INFRASTRUCTURE_RETRY_S) from error  # fmt: skip
         except (UsageError, MissingPrerequisite) as refusal:
             raise Problem("invalid", refusal.message, fix=refusal.fix) from refusal
-        finally:
-            current_client.reset(token)
-            self._n_requests[client.name] -= 1
-            if not self._n_requests[client.name]:
-                del self._n_requests[client.name]
 
-    def _client(self, request: Request, *, is_open: bool) -> Client:
+    def _client(self, connection: HTTPConnection, *, is_open: bool) -> Client:
         server = self._server
         if server.tokens is None:
-            if server.is_loopback and not _names_loopback(request.headers.get("host", "")):
+            if server.is_loopback and not _names_loopback(connection.headers.get("host", "")):
                 raise Problem("host", "this server responses requests to loopback addresses only")
             return server.local
-        scheme, _, token = request.headers.get("authorization", "").partition(" ")
-        client = server.tokens.client(token.strip()) if scheme.lower() == "bearer" else None
+        client = server.tokens.client(_token(connection.headers.get("authorization", "")))
         if client is None and not is_open:
             raise Problem("token", "the request has no valid token", fix="send the header Authorization: Bearer TOKEN")
         return client or Client("open")
@@ -261,10 +288,25 @@ class Application:
             raise Problem("invalid", f"wait must be a number of seconds from 0 to {limit:g}")
         return value
 
-    async def _attended(self, request: Request, work: Coroutine[Any, Any, T]) -> T:
+    async def while_connected(self, request: Request, work: Coroutine[Any, Any, T]) -> T:
         """The result of work that is cancelled when the client disconnects, or the server closes."""
-        task = asyncio.ensure_future(work)
         gone = asyncio.ensure_future(_disconnected(request))
+        try:
+            return await self.attended(work, gone)
+        finally:
+            gone.cancel()
+
+    async def attended(self, work: Coroutine[Any, Any, T], gone: asyncio.Future[Any]) -> T:
+        """The result of work that is cancelled when the server closes.
+
+        Args:
+            gone: is done when the client has disconnected, which cancels the work, too.
+
+        Raises:
+            ClientDisconnect: the client has disconnected.
+            Problem: the server is closing.
+        """
+        task = asyncio.ensure_future(work)
         closing = asyncio.ensure_future(self._server.queue.closing.wait())
         try:
             await asyncio.wait({task, gone, closing}, return_when=asyncio.FIRST_COMPLETED)
@@ -274,8 +316,8 @@ class Application:
                 raise ClientDisconnect
             raise Problem("closing", "the server is closing", fix="try again later", retry_after_s=_POLL_S)
         finally:
-            for future in (task, gone, closing):
-                future.cancel()
+            task.cancel()
+            closing.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
     # --- server -------------------------------------------------------------------------------------------------------
@@ -415,16 +457,14 @@ class Application:
         server.queue.require_room(client.name)
         began = loop.time()
         seed = None if body.seed is None else hashlib.sha256(f"check {body.seed}".encode()).hexdigest()[:32]
-        turn = await self._attended(request, evaluate_kernel(evaluator, task, body.kernel, seed=seed))
+        turn = await self.while_connected(request, evaluate_kernel(evaluator, task, body.kernel, seed=seed))
         if turn.masked:
             raise InfrastructureError(turn.message)
         row = CheckedKernel("kernel", turn, loop.time() - began).row(evaluator.spec, untimed)
         return Response(orjson.dumps(server.redact(row)), media_type="application/json")
 
     async def _score(self, request: Request, client: Client, body: ScoreBody) -> Response:
-        self._server.catalogue.require_size("reply", body.reply)
-        self._server.queue.require_room(client.name)
-        return self._redacted(await self._attended(request, self._server.episodes.score(body)))
+        return self._redacted(await self.while_connected(request, self.score(client, body)))
 
     async def _open_episode(self, request: Request, client: Client, body: EpisodeBody) -> Response:
         return self._redacted(await self._server.episodes.open(body, client.name), 201)
@@ -437,14 +477,57 @@ class Application:
         return Response(status_code=204)
 
     async def _turn(self, request: Request, client: Client, body: TurnBody) -> Response:
+        turn = self.turn(client, request.path_params["id"], body)
+        return self._redacted(await self.while_connected(request, turn))
+
+    # --- facades ------------------------------------------------------------------------------------------------------
+
+    def recipe_and_task(self, recipe: str, task: str) -> tuple[str, str]:
+        """The names of a recipe and a task of it.
+
+        Raises:
+            Problem: they are not served.
+        """
+        catalogue = self._server.catalogue
+        return recipe, catalogue.task_of(catalogue.recipe(recipe), task).id
+
+    def turn(self, client: Client, id_: str, body: TurnBody) -> Coroutine[Any, Any, TurnResource]:
+        """Evaluates the reply of an episode; raises like `Episodes.turn`.
+
+        Raises:
+            Problem: the reply is too large, or the queue is full.
+        """
         self._server.catalogue.require_size("reply", body.reply)
         self._server.queue.require_room(client.name)
-        turn = self._server.episodes.turn(request.path_params["id"], body, client.name)
-        return self._redacted(await self._attended(request, turn))
+        return self._server.episodes.turn(id_, body, client.name)
+
+    def score(self, client: Client, body: ScoreBody) -> Coroutine[Any, Any, TurnResource]:
+        """Evaluates a reply to the first prompt of a task; raises like `Episodes.score`.
+
+        Raises:
+            Problem: the reply is too large, or the queue is full.
+        """
+        self._server.catalogue.require_size("reply", body.reply)
+        self._server.queue.require_room(client.name)
+        return self._server.episodes.score(body)
+
+    async def _socket(self, socket: WebSocket) -> None:
+        try:
+            if "origin" in socket.headers:
+                # A page in a browser, which may open WebSockets to any address.
+                raise Problem("host", "this server accepts no WebSockets of web pages")
+            with self.admitted(socket) as client:
+                await openenv.serve_session(self, socket, client)
+        except Problem as problem:
+            await socket.send_denial_response(self._problem_response(problem))
 
     def _redacted(self, value: Any, status: int = 200) -> Response:
-        content = orjson.dumps(self._server.redact(to_json(value)))
+        content = orjson.dumps(self.redacted(value))
         return Response(content, status, media_type="application/json")
+
+    def redacted(self, value: Any) -> Any:
+        """JSON of a value without paths and secrets of this server."""
+        return self._server.redact(to_json(value))
 
 
 def _json(value: Any) -> Response:
@@ -468,6 +551,17 @@ def _resource(accepted: Accepted, response: bytes | None) -> bytes:
 async def _disconnected(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
+
+
+def _token(authorization: str) -> str:
+    """The token in a header: after `Bearer`, or the password after `Basic`, which is all that a URL can hold."""
+    scheme, _, given = authorization.partition(" ")
+    if scheme.lower() == "bearer":
+        return given.strip()
+    if scheme.lower() == "basic":
+        with contextlib.suppress(ValueError):
+            return base64.b64decode(given).decode().partition(":")[2]
+    return ""
 
 
 def _names_loopback(host: str) -> bool:

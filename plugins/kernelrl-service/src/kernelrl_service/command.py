@@ -9,12 +9,17 @@ import click
 
 __all__ = ["command"]
 
+_OWN_SOCKET = "-"
+"""Value of `--unix` without a path."""
+
 
 @click.command("serve")
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
 @click.option("--listen", default="127.0.0.1:8790", show_default=True, metavar="HOST:PORT",
               help="Address; port 0: any free port.")  # fmt: skip
-@click.option("--unix", type=click.Path(path_type=Path), help="Listen at this socket, for this user alone.")
+@click.option("--unix", type=click.Path(path_type=Path), is_flag=False, flag_value=_OWN_SOCKET, metavar="[PATH]",
+              help="Listen at this socket, for this user alone. "
+              "Without PATH: at the one that `kernelrl check` looks for.")  # fmt: skip
 @click.option("--evaluator", "-e", help="Evaluator component. Default: local (this machine).")
 @click.option("--recipe", "-r", "recipes", multiple=True,
               help="Serve this recipe with its tasks; may be repeated.")  # fmt: skip
@@ -55,11 +60,13 @@ def command(
     Examples:
       kernelrl serve
       kernelrl serve --recipe stage1 --recipe my_recipe.yaml
+      kernelrl serve --unix
       kernelrl serve --tasks kernelbench --tasks my_task.py --unix ~/.kernelrl.sock
       kernelrl serve --tokens tokens.yaml --add-token alice
       kernelrl serve --tokens tokens.yaml --listen 0.0.0.0:8790 evaluator.workers=8
     """
-    from kernelrl_service.options import Limits, ServeOptions
+    from kernelrl_core.api.evaluators import lock_directory
+    from kernelrl_service.options import OWN_SOCKET, Limits, ServeOptions
     from kernelrl_service.serve import serve
     from kernelrl_service.tokens import add_token as new_token
 
@@ -71,6 +78,8 @@ def command(
     if inline_tasks and tokens is not None:
         raise click.UsageError("--inline-tasks with --tokens is a permission of each token: use it with --add-token")
     host, port = _address(listen)
+    if unix is not None and "=" in str(unix):
+        raise click.UsageError(f"--unix {unix}: not a path; write --unix behind the keys, or --unix=PATH")
     limits = Limits()
     if queue is not None:
         limits = attrs.evolve(limits, queue=queue)
@@ -80,7 +89,7 @@ def command(
         state=state,
         host=host,
         port=port,
-        unix=unix,
+        unix=lock_directory() / OWN_SOCKET if unix == Path(_OWN_SOCKET) else unix,
         evaluator=evaluator,
         recipes=recipes,
         tasks=tasks,

@@ -6,7 +6,10 @@ from pathlib import Path
 
 import attrs
 
-__all__ = ["Limits", "ServeOptions"]
+__all__ = ["OWN_SOCKET", "Limits", "ServeOptions"]
+
+OWN_SOCKET = "service.sock"
+"""Socket in `lock_directory` at which clients of the same user look for a server; see evaluator `http`."""
 
 
 @attrs.frozen
@@ -71,7 +74,7 @@ class ServeOptions:
     tokens: Path | None = None
     """File of tokens; None: no client needs one."""
     inline_tasks: bool = False
-    """Whether clients of a server without tokens may send sources of tasks."""
+    """Whether clients of a server without tokens may send sources of tasks. Those of a socket always may."""
     limits: Limits = Limits()
     watch_stdin: bool = False
     """End when standard input is closed."""

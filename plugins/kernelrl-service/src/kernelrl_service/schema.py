@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import attrs
 import cattrs
@@ -39,7 +39,7 @@ class Endpoint:
     problems: Sequence[str]
     """Names of the problems that it may raise beside those of every endpoint."""
     body: type[Any] | None = None
-    """Class of the request's body."""
+    """Class of the request's body; `dict`: any object."""
     waits: bool = False
     """Whether it has the query parameter `wait`."""
     is_open: bool = False
@@ -58,6 +58,10 @@ def read_body(cls: type[T], data: Any) -> T:
     Raises:
         Problem: it does not fit its class.
     """
+    if cls is dict:
+        if not isinstance(data, dict):
+            raise Problem("invalid", "the body must be an object")
+        return cast(T, data)
     hashable: Any = cls
     found = next(iter(_validator(hashable).iter_errors(data)), None)
     if found is not None:
@@ -135,7 +139,7 @@ def openapi(endpoints: Sequence[Endpoint], *, has_tokens: bool, max_wait_s: floa
         },
         "paths": paths,
         "components": {
-            "schemas": {cls.__name__: object_schema(cls) for cls in sorted(classes, key=lambda c: c.__name__)}
+            "schemas": {cls.__name__: object_schema(cls) for cls in sorted(classes - {dict}, key=lambda c: c.__name__)}
         },
     }
     if has_tokens:
@@ -156,7 +160,7 @@ def _operation(endpoint: Endpoint, has_tokens: bool, max_wait_s: float) -> dict[
             "content": {"application/problem+json": {"schema": _reference(ProblemDocument)}},
         }
     parameters = [
-        {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
         for name in _PARAMETER.findall(endpoint.path)
     ]
     if endpoint.waits:
@@ -179,4 +183,6 @@ def _answer(endpoint: Endpoint, cls: type[Any] | None, text: str) -> dict[str, A
 
 
 def _reference(cls: type[Any]) -> dict[str, str]:
+    if cls is dict:
+        return {"type": "object"}
     return {"$ref": f"#/components/schemas/{cls.__name__}"}

@@ -34,6 +34,8 @@ class Client:
     """Name in the file of tokens; limits and shares count per name."""
     inline_tasks: bool = False
     """Whether it may send the source of a task, which a judge executes."""
+    is_same_user: bool = False
+    """Whether it is a process of the user that runs the server, so that its tasks are executed like the server's."""
 
 
 LOCAL = Client("local")
@@ -54,11 +56,6 @@ class Tokens:
     def of(cls, clients: Mapping[str, Client]) -> Tokens:
         """The clients by their tokens."""
         return cls({_digest(token): client for token, client in clients.items()})
-
-    @property
-    def inline_tasks(self) -> bool:
-        """Whether any client may send the source of a task."""
-        return any(client.inline_tasks for client in self._clients.values())
 
     def client(self, token: str) -> Client | None:
         """The client of a token; None if no client has it. The time does not depend on the token."""

@@ -1,0 +1,152 @@
+"""A resources server of NeMo Gym: `/seed_session` and `/verify` score the reply to the first prompt of a task.
+
+A row of the data set has the keys `task` and, where several recipes are served, `recipe`, beside
+`responses_create_params` with the prompt. NeMo Gym's clients know a server by host and port, so the paths have no
+prefix. Source of the format: NVIDIA-NeMo/Gym, `nemo_gym/base_resources_server.py` and `nemo_gym/config_types.py` at
+commit 07d6b0d0 (2026-08-22).
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import orjson
+from starlette.requests import Request
+from starlette.responses import Response
+
+from kernelrl_service.bodies import ScoreBody, TurnResource
+from kernelrl_service.problems import Problem
+from kernelrl_service.schema import Endpoint
+from kernelrl_service.tokens import Client
+
+if TYPE_CHECKING:
+    from kernelrl_service.app import Application
+
+__all__ = ["endpoints"]
+
+Row = dict[str, Any]
+
+_COPIED = ("responses_create_params", "response")
+"""Keys of a verified row that are no results."""
+
+
+def endpoints(application: Application) -> Sequence[Endpoint]:
+    """The endpoints of a resources server."""
+
+    async def seed_session(request: Request, client: Client, body: Row) -> Response:
+        _chosen(application, body)
+        return _json({})
+
+    async def verify(request: Request, client: Client, body: Row) -> Response:
+        recipe, task = _chosen(application, body)
+        text, thinking, stop_reason = _reply(body)
+        scored = ScoreBody(task, recipe, text, stop_reason, thinking)
+        turn = await application.while_connected(request, application.score(client, scored))
+        return _json({**body, **application.redacted(_result(turn))})
+
+    async def aggregate_metrics(request: Request, client: Client, body: Row) -> Response:
+        rows = body.get("verify_responses")
+        if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+            raise Problem("invalid", "verify_responses must be a list of objects")
+        means = _means(rows)
+        key_metrics = {name: means[name] for name in ("mean/reward", "mean/correct") if name in means}
+        return _json({"group_level_metrics": [], "agent_metrics": means, "key_metrics": key_metrics})
+
+    async def reverify_mode(request: Request, client: Client) -> Response:
+        return _json("stateless")
+
+    scoring = ("unknown-task", "unknown-recipe", "infrastructure", "queue-full", "disk")
+    return (
+        Endpoint("POST", "/seed_session", "NeMo Gym: check the task of a row", seed_session,
+                 [(200, dict, "An empty object")], ("unknown-task", "unknown-recipe"), body=dict),
+        Endpoint("POST", "/verify", "NeMo Gym: score the response of a row", verify,
+                 [(200, dict, "The row with reward, reward_components and metrics")], scoring, body=dict),
+        Endpoint("POST", "/aggregate_metrics", "NeMo Gym: means of verified rows", aggregate_metrics,
+                 [(200, dict, "The metrics")], (), body=dict),
+        Endpoint("GET", "/reverify_mode", "NeMo Gym: whether rows can be verified again", reverify_mode,
+                 [(200, None, "The text `stateless`")], ()),
+    )  # fmt: skip
+
+
+def _chosen(application: Application, row: Mapping[str, Any]) -> tuple[str, str]:
+    """Recipe and task of a row.
+
+    Raises:
+        Problem: they are missing, or not served.
+    """
+    names = list(application.served.recipes)
+    recipe = row.get("recipe", names[0] if len(names) == 1 else None)
+    task = row.get("task")
+    for name, value in (("recipe", recipe), ("task", task)):
+        if not isinstance(value, str):
+            raise Problem(
+                "invalid", f"{name}: a row needs the name of its {name}", fix=f"add the key {name!r} to the row"
+            )
+    return application.recipe_and_task(str(recipe), str(task))
+
+
+def _reply(row: Mapping[str, Any]) -> tuple[str, str | None, Literal["stop", "length"]]:
+    """Text, thinking, and the reason for the end of a response of OpenAI's Responses API.
+
+    Raises:
+        Problem: the row has no such response.
+    """
+    response = row.get("response")
+    output = response.get("output") if isinstance(response, Mapping) else None
+    if not isinstance(output, list):
+        raise Problem("invalid", "response.output: expected a list of output items")
+    items = [item for item in output if isinstance(item, Mapping)]
+    messages = [item for item in items if item.get("type") == "message" and item.get("role") == "assistant"]
+    text = "".join(_texts(messages[-1].get("content"), "output_text")) if messages else ""
+    reasoning = [item for item in items if item.get("type") == "reasoning"]
+    words = [
+        "".join(_texts(item.get("content"), "reasoning_text") or _texts(item.get("summary"), "summary_text"))
+        for item in reasoning
+    ]
+    thinking = "\n".join(filter(None, words)) or None
+    details = response.get("incomplete_details") if isinstance(response, Mapping) else None
+    is_cut = isinstance(details, Mapping) and details.get("reason") == "max_output_tokens"
+    whole = f"<think>\n{thinking}\n</think>\n\n{text}" if thinking else text
+    return whole, thinking, "length" if is_cut else "stop"
+
+
+def _texts(parts: Any, kind: str) -> list[str]:
+    if not isinstance(parts, list):
+        return [parts] if isinstance(parts, str) else []
+    return [str(part.get("text", "")) for part in parts if isinstance(part, Mapping) and part.get("type") == kind]
+
+
+def _result(turn: TurnResource) -> dict[str, Any]:
+    """Reward and metrics; numbers are aggregated by NeMo Gym."""
+    found: dict[str, Any] = {
+        "reward": turn.reward,
+        "reward_components": dict(turn.parts),
+        "correct": float(turn.correct),
+        "compiled": float(turn.compiled),
+        "hacked": float(turn.outcome.value == "hacked"),
+        "suspect": float(turn.verdict.value == "suspect"),
+        "outcome": turn.outcome.value,
+        "message": turn.message,
+    }
+    return found if turn.speedup is None else {**found, "speedup": turn.speedup}
+
+
+def _means(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    values: dict[str, list[float]] = defaultdict(list)
+    for row in rows:
+        for name, value in _numbers(row):
+            values[name].append(value)
+    return {f"mean/{name}": statistics.fmean(found) for name, found in values.items()}
+
+
+def _numbers(row: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    for name, value in row.items():
+        if name not in _COPIED and not name.startswith("_") and isinstance(value, bool | int | float):
+            yield name, float(value)
+
+
+def _json(value: Any) -> Response:
+    return Response(orjson.dumps(value), media_type="application/json")
