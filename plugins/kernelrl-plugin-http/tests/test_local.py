@@ -32,9 +32,7 @@ pytestmark = pytest.mark.slow
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """A server with one real judge at a unix socket, as a user starts it."""
     directory = tmp_path_factory.mktemp("service")
-    (directory / "example.py").write_text(example().reference)
-    options = ("evaluator.workers=1", "--inline-tasks", "--tasks", "example.py")
-    with CommandServer() as commands, Services(commands, directory, *options, fakes=False) as made:
+    with CommandServer() as commands, Services(commands, directory, "evaluator.workers=1", fakes=False) as made:
         service = made.start(unix=directory / "s.sock")
         # All its processes run before a test that counts processes.
         asyncio.run(evaluated({"use": "http", "urls": [service.url]}))

@@ -26,9 +26,9 @@ from typing import Any, Protocol
 
 from kernelrl_adapters.shared import in_background, prompts_of, read_recipe, score_reply, turn_metrics
 from kernelrl_core.api.episodes import Turn
-from kernelrl_core.api.errors import InfrastructureError
+from kernelrl_core.api.errors import InfrastructureError, MissingPrerequisite
 
-__all__ = ["KernelReward", "kernel_reward", "prompt_rows"]
+__all__ = ["KernelReward", "ServiceEnvironment", "kernel_reward", "prompt_rows", "service_environment"]
 
 _log = logging.getLogger(__name__)
 
@@ -128,3 +128,84 @@ def _means(turns: Sequence[Turn | None]) -> dict[str, float]:
         for name, value in (turn_metrics(turn) if turn is not None else {}).items():
             values[name].append(value)
     return {name: statistics.fmean(found) for name, found in values.items()}
+
+
+# --- whole episodes by a server ---------------------------------------------------------------------------------------
+
+_MESSAGE_S = 900.0
+"""Longest evaluation, with its wait in the queue of the server."""
+
+
+def service_environment(url: str, recipe: str | None = None) -> Callable[[], ServiceEnvironment]:
+    """The `environment_factory` of TRL's trainers for the episodes of a running `kernelrl serve`.
+
+    The rows of the data set need no columns; `task`, `seed` and `purpose` of a row select its task. TRL appends the
+    first prompt to the row's last user message, and the environment owns the reward.
+
+    Args:
+        url: address of the server, such as `http://127.0.0.1:8790`. With a token: `http://x:TOKEN@HOST`.
+        recipe: name of a recipe that it serves; None: the only one.
+
+    Raises:
+        MissingPrerequisite: OpenEnv's client is not installed.
+    """
+    try:
+        from openenv.core.generic_client import GenericEnvClient
+    except ImportError as error:
+        raise MissingPrerequisite("TRL's environments need OpenEnv's client", fix="pip install openenv-core") from error
+
+    def make() -> ServiceEnvironment:
+        client = GenericEnvClient(base_url=f"{url.rstrip('/')}/openenv", message_timeout_s=_MESSAGE_S)
+        return ServiceEnvironment(client.sync(), recipe)
+
+    return make
+
+
+class ServiceEnvironment:
+    """An episode of a server. Its public methods are tools of the model, except `reset` and `get_reward`.
+
+    Args:
+        client: OpenEnv's synchronous client.
+        recipe: name of the recipe; None: the only one.
+    """
+
+    def __init__(self, client: Any, recipe: str | None) -> None:
+        self._client, self._recipe = client, recipe
+        self._reward: float | None = 0.0
+        self._is_over = False
+
+    def reset(self, **columns: Any) -> str:
+        """Open an episode; returns its first prompt."""
+        chosen = {name: columns[name] for name in ("task", "seed", "purpose") if columns.get(name) is not None}
+        if self._recipe is not None:
+            chosen["recipe"] = self._recipe
+        result = self._client.reset(**chosen)
+        self._reward, self._is_over = 0.0, result.done
+        return "\n\n".join(message["content"] for message in result.observation["messages"])
+
+    async def submit_kernel(self, reply: str) -> str:
+        """
+        Submit a kernel, which is built, compared with the reference and timed.
+
+        Args:
+            reply: The complete Python source, in a code block.
+
+        Returns:
+            The feedback on it: the reason why it is not correct, or its speed.
+        """
+        if self._is_over:
+            raise ValueError("The episode has ended.")
+        try:
+            result = await asyncio.to_thread(self._client.step, {"reply": reply})
+        except Exception as error:  # the client raises its own and those of its libraries
+            # TRL shows exceptions of tools to the model, and this one says nothing about its kernel.
+            _log.warning("an evaluation was lost: %s", error)
+            self._reward, self._is_over = None, True
+            return "The episode has ended."
+        self._reward, self._is_over = result.reward, result.done
+        return str(result.observation["feedback"] or result.observation["outcome"])
+
+    def get_reward(self) -> float | None:
+        """Score of the last submitted kernel, 0 without one; None, which TRL excludes from the group, where the
+        evaluation was lost."""
+        return self._reward

@@ -6,7 +6,7 @@ earlier turns that it shows. The harness sends one request to the model and exec
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -15,8 +15,9 @@ import openai
 import verifiers.v1 as vf
 from pydantic import Field
 
-from kernelrl_adapters.shared import make_environment, read_recipe, recipe_of
-from kernelrl_core.api.episodes import Environment, EpisodeId, EpisodeRunner, Sampled, Turn
+from kernelrl_adapters.service import Service
+from kernelrl_adapters.shared import in_background, make_environment, read_recipe, recipe_of
+from kernelrl_core.api.episodes import Environment, EpisodeId, EpisodeRunner, Sampled
 from kernelrl_core.api.errors import InfrastructureError, UsageError
 from kernelrl_core.api.policies import Message, Prompt, Reply, SamplingSettings, estimated_prompt
 from kernelrl_core.api.tasks import Task
@@ -31,11 +32,13 @@ class KernelTasksetConfig(vf.TasksetConfig):
     """The tasks and their evaluation, by recipe."""
 
     recipe: str = ""
-    """Recipe of kernelrl: a path, or the name of a bundled one."""
+    """Recipe of kernelrl: a path, or the name of a bundled one; with `service`, one that it serves."""
+    service: str | None = None
+    """Address of a running `kernelrl serve`, which has recipe, tasks and evaluator. None: all of them are here."""
     overrides: list[str] = Field(default_factory=list)
     """Overrides of recipe keys, as on the command line: `evaluation.trials=3`."""
     split: str | None = None
-    """Split of the tasks. None: the recipe's `eval.split`."""
+    """Split of the tasks. None: the recipe's `eval.split`; needed with `service`."""
 
 
 class KernelTaskData(vf.TaskData):
@@ -59,6 +62,12 @@ class LazyEnvironment:
     def __init__(self, config: KernelTasksetConfig) -> None:
         self._config = config
         self._environment: Environment | None = None
+        self._service: Service | None = None
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether a service has the environment."""
+        return self._config.service is not None
 
     @property
     def environment(self) -> Environment:
@@ -88,6 +97,42 @@ class LazyEnvironment:
         environment, self._environment = self._environment, None
         if environment is not None:
             await environment.aclose()
+        service, self._service = self._service, None
+        if service is not None:
+            await service.aclose()
+
+    async def service(self) -> Service:
+        """The started client of the service.
+
+        Raises:
+            UsageError: `overrides` are given, which the service cannot apply.
+            MissingPrerequisite, LookupFailed: it does not respond, or does not serve the recipe.
+        """
+        if self._service is None:
+            if self._config.overrides:
+                raise UsageError(
+                    "a service applies no overrides", fix="serve a recipe file with them: kernelrl serve --recipe FILE"
+                )
+            self._service = Service([self._config.service or ""], self._config.recipe)
+        await self._service.start()
+        return self._service
+
+    def first_prompts(self) -> list[tuple[str, list[Any]]]:
+        """Task and first prompt of each task of the service."""
+        split = self._config.split
+        if split is None:
+            raise UsageError("no split is given", fix="add --env.taskset.split NAME: the tasks of a service")
+
+        async def go() -> list[tuple[str, list[Any]]]:
+            # Another loop than that of the episodes, so another client.
+            service = Service([self._config.service or ""], self._config.recipe)
+            try:
+                await service.start()
+                return [(task, _wire(prompt)) async for task, prompt in service.first_prompts(split, "eval")]
+            finally:
+                await service.aclose()
+
+        return in_background(go())
 
 
 class KernelTaskset(vf.Taskset[KernelTask, KernelTasksetConfig]):
@@ -99,6 +144,10 @@ class KernelTaskset(vf.Taskset[KernelTask, KernelTasksetConfig]):
         self.lazy = LazyEnvironment(config)
 
     def load(self) -> Iterable[KernelTask]:
+        if self.lazy.is_remote:
+            for id_, prompt in self.lazy.first_prompts():
+                yield KernelTask(KernelTaskData(id=id_, name=id_, prompt=prompt), self.config.task)
+            return
         for task in self.lazy.tasks.values():
             environment = self.lazy.environment
             examples = environment.retrieval.search(task).examples if environment.retrieval is not None else ()
@@ -163,6 +212,9 @@ class KernelEnv(vf.Env[KernelEnvConfig]):
 
     async def run(self, task: vf.Task, agents: vf.Agents) -> None:
         lazy = self.lazy
+        if lazy.is_remote:
+            await self._run_remote(task, agents, await lazy.service())
+            return
         place = EpisodeId("eval", 0, task.data.idx or 0, 0)
         chosen = lazy.tasks[task.data.id or ""]
         examples = await lazy.environment.examples(chosen)
@@ -176,7 +228,41 @@ class KernelEnv(vf.Env[KernelEnvConfig]):
             turn = await runner.submit(request, Sampled(_reply(trace)))
             if turn.masked:
                 raise InfrastructureError(turn.message)
-            _record(trace, turn)
+            compiled = turn.evaluation is not None and turn.evaluation.compiled
+            _record(
+                trace,
+                turn.score.total,
+                turn.score.parts,
+                turn.outcome.value,
+                turn.verdict.value,
+                compiled,
+                turn.speedup,
+            )
+
+    async def _run_remote(self, task: vf.Task, agents: vf.Agents, service: Service) -> None:
+        """An episode of the service."""
+        opened = await service.open(task.data.id or "", "eval", self.config.context_tokens)
+        try:
+            prompt = opened["next"]
+            while prompt is not None:
+                turn_task = task.with_data(prompt=_wire(prompt), sampling=_wire_body(prompt))
+                trace = await agents.agent.run(turn_task)
+                if not trace.ok:
+                    return  # the trace holds the error
+                reply = _reply(trace)
+                turn = await service.turn(opened["id"], prompt["turn"], reply.text, reply.stop_reason, reply.thinking)
+                _record(
+                    trace,
+                    turn["reward"],
+                    turn["parts"],
+                    turn["outcome"],
+                    turn["verdict"],
+                    turn["compiled"],
+                    turn["speedup"],
+                )
+                prompt = turn["next"]
+        finally:
+            await service.close(opened["id"])
 
     async def stop(self) -> None:
         await self.lazy.aclose()
@@ -212,8 +298,22 @@ def load_environment(
 
 
 def _messages(messages: Sequence[Message]) -> list[Any]:
+    return [_message(message.role, message.content) for message in messages]
+
+
+def _wire(prompt: Mapping[str, Any]) -> list[Any]:
+    """The messages of a prompt of the service."""
+    return [_message(message["role"], message["content"]) for message in prompt["messages"]]
+
+
+def _message(role: str, content: str) -> Any:
     kinds = {"system": vf.SystemMessage, "user": vf.UserMessage, "assistant": vf.AssistantMessage}
-    return [kinds[message.role](content=message.content) for message in messages]
+    return kinds[role](content=content)
+
+
+def _wire_body(prompt: Mapping[str, Any]) -> dict[str, Any]:
+    body = {name: prompt[name] for name in ("max_tokens", "temperature", "top_p")}
+    return body | ({"stop": list(prompt["stop"])} if prompt["stop"] else {})
 
 
 def _body(settings: SamplingSettings) -> dict[str, Any]:
@@ -234,16 +334,19 @@ def _reply(trace: vf.Trace) -> Reply:
     return Reply(whole, (), (), reason, thinking)
 
 
-def _record(trace: vf.Trace, turn: Turn) -> None:
-    trace.record_reward("score", turn.score.total)
-    trace.record_metrics({f"part/{name}": value for name, value in turn.score.parts.items()})
+def _record(
+    trace: vf.Trace,
+    reward: float,
+    parts: Mapping[str, float],
+    outcome: str,
+    verdict: str,
+    compiled: bool,
+    speedup: float | None,
+) -> None:
+    trace.record_reward("score", reward)
+    trace.record_metrics({f"part/{name}": value for name, value in parts.items()})
     trace.record_metrics(
-        {
-            "correct": turn.correct,
-            "compiled": turn.evaluation is not None and turn.evaluation.compiled,
-            f"outcome/{turn.outcome.value}": 1.0,
-            f"verdict/{turn.verdict.value}": 1.0,
-        }
+        {"correct": outcome == "correct", "compiled": compiled, f"outcome/{outcome}": 1.0, f"verdict/{verdict}": 1.0}
     )
-    if turn.speedup is not None:
-        trace.record_metric("speedup", turn.speedup)
+    if speedup is not None:
+        trace.record_metric("speedup", speedup)

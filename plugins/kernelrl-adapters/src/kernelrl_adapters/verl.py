@@ -14,6 +14,12 @@ In the configuration of verl:
         name: compute_score
         reward_kwargs: {recipe: stage1, overrides: []}
 
+`service_rows` and `service_score` do the same by a running `kernelrl serve --recipe stage1`, so that the trainer needs
+no evaluator:
+
+        name: service_score
+        reward_kwargs: {recipe: stage1, urls: ["http://gpu-box:8790"]}
+
 A reward is the score of a recipe's turn. verl samples one reply per prompt, so episodes have one turn, and computes
 advantages and losses; the recipe keys `episode`, `returns`, `advantage`, `policy` and most of `train` are ignored.
 """
@@ -24,11 +30,11 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kernelrl_adapters.service import shared_service
 from kernelrl_adapters.shared import in_background, prompts_of, read_recipe, score_reply, turn_metrics
 from kernelrl_core.api.errors import UsageError
-from kernelrl_core.api.policies import split_prefill
 
-__all__ = ["DATA_SOURCE", "compute_score", "prompt_rows"]
+__all__ = ["DATA_SOURCE", "compute_score", "prompt_rows", "service_rows", "service_score"]
 
 DATA_SOURCE = "kernelrl"
 """Value of the column `data_source`."""
@@ -49,17 +55,47 @@ def prompt_rows(recipe: str, overrides: Sequence[str] = (), *, held_out: bool = 
         UsageError: the recipe is unknown or invalid, or its prompts start the reply, which verl cannot continue.
         MissingPrerequisite: this machine lacks a prerequisite of the recipe.
     """
-    rows = []
     found = in_background(prompts_of(_read(recipe, tuple(overrides)), held_out=held_out))
-    for index, (task, messages) in enumerate(found):
-        if split_prefill(messages)[1]:
+    prompts = [(task.id, [(message.role, message.content) for message in messages]) for task, messages in found]
+    return _rows(recipe, prompts, held_out=held_out)
+
+
+def service_rows(urls: Sequence[str], recipe: str, split: str, *, held_out: bool = False) -> list[dict[str, Any]]:
+    """Rows as those of `prompt_rows`, from a running server.
+
+    Args:
+        urls: addresses of servers of `kernelrl serve`.
+        recipe: name of a recipe that they serve.
+        split: split of the tasks.
+        held_out: whether the rows are for evaluation.
+
+    Raises:
+        UsageError: the recipe is not served or has no such split, or its prompts start the reply.
+        MissingPrerequisite: no server responds, or it refuses the token.
+    """
+
+    async def prompts() -> list[tuple[str, list[tuple[str, str]]]]:
+        service = await shared_service(urls, recipe)
+        found = service.first_prompts(split, "eval" if held_out else "train")
+        return [(task, [(one["role"], one["content"]) for one in prompt["messages"]]) async for task, prompt in found]
+
+    return _rows(recipe, in_background(prompts()), held_out=held_out)
+
+
+def _rows(
+    recipe: str, prompts: Sequence[tuple[str, Sequence[tuple[str, str]]]], *, held_out: bool
+) -> list[dict[str, Any]]:
+    """Rows of tasks with the role and content of each message."""
+    rows = []
+    for index, (task, messages) in enumerate(prompts):
+        if messages[-1][0] == "assistant":
             raise UsageError(f"{recipe}: verl cannot continue a started reply", fix="add prompt.think_prefix=false")
         rows.append(
             {
                 "data_source": DATA_SOURCE,
-                "prompt": [{"role": message.role, "content": message.content} for message in messages],
+                "prompt": [{"role": role, "content": content} for role, content in messages],
                 "ability": "kernels",
-                "reward_model": {"style": "rule", "ground_truth": task.id},
+                "reward_model": {"style": "rule", "ground_truth": task},
                 "extra_info": {"index": index, "split": "test" if held_out else "train"},
             }
         )
@@ -95,3 +131,36 @@ def compute_score(
     turn = in_background(score_reply(_read(recipe, tuple(overrides)), ground_truth, solution_str))
     metrics = turn_metrics(turn)
     return {"score": turn.score.total, **{name: metrics.get(name, 0.0) for name in _METRICS}}
+
+
+async def service_score(
+    data_source: str,
+    solution_str: str,
+    ground_truth: str,
+    extra_info: Mapping[str, Any] | None = None,
+    *,
+    recipe: str,
+    urls: Sequence[str],
+    **kwargs: Any,
+) -> dict[str, float]:
+    """As `compute_score`, by running servers. verl awaits it, so that a worker has many requests in flight.
+
+    Args:
+        recipe: name of a recipe that the servers have.
+        urls: addresses of servers of `kernelrl serve`.
+
+    Raises:
+        InfrastructureError: the evaluation failed on the server.
+        UsageError: recipe or task is not served.
+        MissingPrerequisite: no server responds, or it refuses the token.
+    """
+    service = await shared_service(tuple(urls), recipe)
+    turn = await service.score(ground_truth, solution_str)
+    return {
+        "score": turn["reward"],
+        "correct": float(turn["correct"]),
+        "compiled": float(turn["compiled"]),
+        "hacked": float(turn["outcome"] == "hacked"),
+        "suspect": float(turn["verdict"] == "suspect"),
+        "speedup": turn["speedup"] or 0.0,
+    }

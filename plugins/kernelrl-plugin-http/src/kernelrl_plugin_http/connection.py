@@ -57,9 +57,9 @@ class Connection:
         self._token, self._timeout_s = token, timeout_s
         is_unix = url.startswith(UNIX)
         self._base = "http://localhost" if is_unix else url
-        self._headers = {"Content-Type": "application/json"}
+        self._headers = [("Content-Type", "application/json")]
         if token:
-            self._headers["Authorization"] = f"Bearer {token}"
+            self._headers.append(("Authorization", f"Bearer {token}"))
         self._pool = httpcore.AsyncConnectionPool(
             uds=url.removeprefix(UNIX) if is_unix else None,
             max_connections=None,
@@ -81,6 +81,12 @@ class Connection:
             Unavailable, KernelRLError: see the table of this module.
         """
         return self._read(await self._send("POST", path, json.dumps(body).encode(), repeatable))
+
+    async def delete(self, path: str) -> None:
+        """Send a DELETE request; raises like `post`."""
+        response = await self._send("DELETE", path, None)
+        if response.status != 204:
+            self._read(response)
 
     async def aclose(self) -> None:
         """Close all connections."""

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import attrs
 import tenacity
 
+from kernelrl_core.api import API_VERSION
 from kernelrl_core.api.components import registry, require_same_versions, worker_versions
 from kernelrl_core.api.errors import InfrastructureError, KernelRLError, MissingPrerequisite
 from kernelrl_plugin_http.connection import Connection, Unavailable
@@ -62,11 +63,15 @@ class Servers:
         token: sent with each request; empty: none.
         timeout_s: seconds without a response after which a server is lost.
         patience_s: seconds without any server after which a request fails.
+        has_own_parts: whether parts of a result are made here, so that the versions of both sides must be equal.
     """
 
-    def __init__(self, urls: Sequence[str], token: str, timeout_s: float, patience_s: float) -> None:
+    def __init__(
+        self, urls: Sequence[str], token: str, timeout_s: float, patience_s: float, *, has_own_parts: bool = True
+    ) -> None:
         self._servers = [_Server(Connection(url, token, timeout_s)) for url in urls]
-        self._patience_s = patience_s
+        self._patience_s, self._has_own_parts = patience_s, has_own_parts
+        self._starting = asyncio.Lock()
         self._watchers: list[asyncio.Task[None]] = []
         self._waiting: list[asyncio.Future[None]] = []
         self._last_seen_s = 0.0
@@ -85,8 +90,11 @@ class Servers:
             MissingPrerequisite: none can be reached, or one has other versions or another evaluator, or refuses the
                 token.
         """
-        if self._watchers:
-            return
+        async with self._starting:
+            if not self._watchers:
+                await self._start()
+
+    async def _start(self) -> None:
         found = await asyncio.gather(*map(_capacity, self._servers), return_exceptions=True)
         absent = []
         for server, facts in zip(self._servers, found, strict=True):
@@ -220,7 +228,11 @@ class Servers:
         where = f"server {server.url}"
         fix = "install the same versions there: pip install -r requirements.txt in the same clone"
         there = facts["versions"]
-        require_same_versions(worker_versions(registry()), there, where, fix=fix)
+        if facts["api_version"] != API_VERSION:
+            there_and_here = f"API version {facts['api_version']}, here {API_VERSION}"
+            raise MissingPrerequisite(f"{where} has {there_and_here}", fix=fix, see="versions")
+        if self._has_own_parts:
+            require_same_versions(worker_versions(registry()), there, where, fix=fix)
         if self.facts:
             require_same_versions(self.facts["versions"], there, where, distributions=_COMPARED, fix=fix)
             for key, noun in (("gpu_model", "GPU"), ("identity", "evaluator")):
@@ -239,7 +251,7 @@ class Servers:
 
 async def _capacity(server: _Server) -> dict[str, Any]:
     facts = await server.connection.get("/v1/capacity")
-    if not {"versions", "identity", "gpu_model", "capacity", "backends"} <= facts.keys():
+    if not {"api_version", "versions", "identity", "gpu_model", "capacity", "backends"} <= facts.keys():
         raise Unavailable("the response is not from kernelrl serve; check the address")
     return facts
 
