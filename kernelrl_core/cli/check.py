@@ -26,7 +26,7 @@ from kernelrl_core.errors import UsageError, more
 from kernelrl_core.planning.load import merge_recipe
 from kernelrl_core.plugins.registry import Registry, registry
 from kernelrl_core.recipe.evaluation_spec import EvaluationSpec
-from kernelrl_core.sources.kernel_files import skipped_files
+from kernelrl_core.sources.kernel_files import STANDARD_INPUT, skipped_files
 from kernelrl_core.types import Evaluation, EvaluationSettings, Turn
 
 _KEY_VALUE = re.compile(r"[A-Za-z_]\w*(\.\w+)*=")
@@ -46,6 +46,7 @@ _FOUND = {"clean": "no hack found", "suspect": "suspect", "hack": "hack found"}
 @click.option("--cache", is_flag=True, help="Use the evaluation cache. Without --seed, the seed is 0.")
 @click.option("--strict", is_flag=True, help="Exit with 1 also for a correct kernel with verdict suspect.")
 @click.option("--confine", is_flag=True, help="Someone else wrote the task: run its reference in a sandbox, too.")
+@click.option("--watch", is_flag=True, help="Evaluate a kernel again when its file changes, until Ctrl-C.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document per kernel, each on one line.")
 @click.pass_context
 def command(
@@ -59,6 +60,7 @@ def command(
     cache: bool,
     strict: bool,
     confine: bool,
+    watch: bool,
     as_json: bool,
 ) -> None:
     """Evaluate KERNELs against TASK: build, execute in a sandbox, compare the outputs with the reference, and time.
@@ -80,6 +82,7 @@ def command(
       kernelrl check starter/1/relu_double my_kernel.py
       kernelrl check my_task.py reply.txt --seed 7 --json
       kernelrl check starter/1/relu_double kernels/ --strict
+      kernelrl check starter/1/relu_double my_kernel.py --watch
       kernelrl check my_task.py my_kernel.py -b cuda evaluation.timing_trials=100
     """
     begin = time.monotonic()
@@ -88,13 +91,15 @@ def command(
         lacking = "no kernel is given" if names else "no task and no kernel are given"
         raise UsageError(lacking, fix="name a task, then a file with a kernel, or - for standard input")
     task, *files = names
+    if watch and STANDARD_INPUT in files:
+        raise UsageError("--watch needs a file, not standard input")
     for line in skipped_files(files):
         _say(line)
     if recipe:
         merged, chosen = merge_recipe(recipe, [*component_keys(backend, evaluator), *overrides]), None
     else:
         merged, chosen = default_keys(backend, evaluator, overrides, registry())
-    options = CheckOptions(task, tuple(files), merged, chosen, not no_timing, seed, cache, confine)
+    options = CheckOptions(task, tuple(files), merged, chosen, not no_timing, seed, cache, confine, watch)
     check, checked = asyncio.run(_show(options, begin, as_json=as_json))
     if check.several and not as_json:
         print_lines(["", *_table(checked)])
@@ -114,7 +119,7 @@ async def _show(options: CheckOptions, begin: float, *, as_json: bool) -> tuple[
     """Check the kernels and print each result as soon as it is known."""
     checked: list[CheckedKernel] = []
     async with (
-        open_check(options, registry()) as check,
+        open_check(options, registry(), _say) as check,
         contextlib.aclosing(check.results(begin)) as results,
     ):
         async for one in results:

@@ -1,4 +1,4 @@
-"""The check of kernel files against one task, as `kernelrl check` does it.
+"""The check of kernel files against one task, as `kernelrl check` does it, and again when the files change.
 
 async with open_check(options, registry) as check:
     async for kernel in check.results(since):
@@ -10,9 +10,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import os
 import secrets
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -46,6 +48,7 @@ __all__ = [
 ]
 
 _DOMAIN_OF_OTHERS = "others"
+_POLL_S = 0.3
 
 
 @attrs.frozen
@@ -69,6 +72,8 @@ class CheckOptions:
     """Use the evaluation cache. Without a seed, the seed is 0."""
     confine: bool = False
     """Evaluate the task as one of others: its judge is confined."""
+    watch: bool = False
+    """Evaluate a kernel again when its file changes, without end."""
 
 
 def default_keys(
@@ -100,8 +105,13 @@ def component_keys(backend: str | None, evaluator: str | None) -> list[str]:
 
 
 @contextlib.asynccontextmanager
-async def open_check(options: CheckOptions, registry: Registry) -> AsyncIterator[KernelCheck]:
+async def open_check(
+    options: CheckOptions, registry: Registry, say: Callable[[str], None]
+) -> AsyncIterator[KernelCheck]:
     """Start the evaluator and read task and kernels; close the evaluator at the end.
+
+    Args:
+        say: prints a line for the user.
 
     Raises:
         RecipeError: lists all mistakes in the keys of the evaluation.
@@ -122,7 +132,7 @@ async def open_check(options: CheckOptions, registry: Registry) -> AsyncIterator
         source = registry.make("tasks", tasks) if tasks is not None else None
         task = _confined(find_task(options.task, registry=registry, source=source), options)
         kernels = [(name, read_kernel(name)) for name in kernel_files(options.names)]
-        yield KernelCheck(options, with_timing(spec, not reason), reason, task, kernels, evaluator, registry)
+        yield KernelCheck(options, with_timing(spec, not reason), reason, task, kernels, evaluator, registry, say)
     finally:
         if evaluator is not None:
             await evaluator.aclose()
@@ -176,7 +186,7 @@ class CheckedKernel:
     """File as given, or `-`."""
     turn: Turn
     wall_s: float
-    """Seconds from the start of the command to the result."""
+    """Seconds from the start of the command, or from the change of the file, to the result."""
 
     @property
     def cached(self) -> bool:
@@ -254,18 +264,19 @@ class KernelCheck:
         kernels: Sequence[tuple[str, str]],
         evaluator: Evaluator,
         registry: Registry,
+        say: Callable[[str], None],
     ) -> None:
         self.spec = spec
         """The specification, with the timing that takes place."""
         self.untimed = untimed
         """The reason why the kernels are not timed; empty if they are."""
-        self.several = len(kernels) > 1
-        """Whether there are results of more than one kernel."""
+        self.several = len(kernels) > 1 or options.watch
+        """Whether results of more than one kernel may come."""
         self._options, self._task, self._kernels = options, task, kernels
-        self._evaluator, self._registry = evaluator, registry
+        self._evaluator, self._registry, self._say = evaluator, registry, say
 
     async def results(self, since: float) -> AsyncGenerator[CheckedKernel, None]:
-        """The results in the order of the kernels.
+        """The results in the order of the kernels; with `watch`, then those of changed kernels without end.
 
         Args:
             since: value of `time.monotonic` at the start of the command.
@@ -285,8 +296,33 @@ class KernelCheck:
         try:
             async for one in _check_kernels(evaluator, self._task, self._kernels, since):
                 yield one
+            async for kernels in self._changed():
+                async for one in _check_kernels(evaluator, self._task, kernels, time.monotonic()):
+                    yield one
         finally:
             await evaluator.aclose()
+
+    async def _changed(self) -> AsyncIterator[list[tuple[str, str]]]:
+        """File and text of changed kernels; after a change of the task's file, of all kernels."""
+        if not self._options.watch:
+            return
+        task, names = self._options.task, self._options.names
+        own = [task] if Path(task).is_file() else []
+
+        def watched() -> list[str]:
+            with contextlib.suppress(UsageError):  # a folder without kernels
+                return [*own, *kernel_files(names)]
+            return own
+
+        before = _stamps(watched())
+        self._say("watching for changes; Ctrl-C ends")
+        async for changed in _changes(watched, before):
+            try:
+                if task in changed:
+                    self._task = _confined(find_task(task, registry=self._registry), self._options)
+                yield [(name, read_kernel(name)) for name in kernel_files(names) if {name, task} & changed]
+            except UsageError as error:  # half written; the next change is evaluated
+                self._say(f"kernelrl: {error}")
 
 
 async def _check_kernels(
@@ -313,3 +349,28 @@ async def _check_kernels(
 
 async def _checked(evaluator: CandidateEvaluator, task: Task, name: str, text: str, since: float) -> CheckedKernel:
     return CheckedKernel(name, await evaluate_kernel(evaluator, task, text), time.monotonic() - since)
+
+
+async def _changes(
+    list_files: Callable[[], Sequence[str]], before: Mapping[str, tuple[int, int]]
+) -> AsyncIterator[set[str]]:
+    """Wait for changes of files. Yields the files that are new, or whose size or time of modification changed."""
+    while True:
+        await asyncio.sleep(_POLL_S)
+        now = _stamps(list_files())
+        changed = {name for name, stamp in now.items() if before.get(name) != stamp}
+        before = now
+        if changed:
+            yield changed
+
+
+def _stamps(names: Sequence[str]) -> dict[str, tuple[int, int]]:
+    """Time of modification in nanoseconds and size in bytes of each file."""
+    found = {}
+    for name in names:
+        try:
+            stat = os.stat(name)
+        except OSError:  # an editor may replace a file by removing it first
+            continue
+        found[name] = (stat.st_mtime_ns, stat.st_size)
+    return found

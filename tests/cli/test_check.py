@@ -1,10 +1,11 @@
-"""`kernelrl check` with a plugin of fakes: several kernels, folders, the cache."""
+"""`kernelrl check` with a plugin of fakes: several kernels, folders, the cache, changes of files."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
+import signal
 import subprocess
 import time
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 from kernelrl_command_server import Command, CommandServer
 
-from kernelrl_testing.waiting import DEADLINE_S
+from kernelrl_testing.waiting import DEADLINE_S, wait_until
 
 FAKES = Path(__file__).parents[1] / "fakes"
 KERNEL = "import torch\n\n\nclass ModelNew(torch.nn.Module):\n    def forward(self, x):\n        return {value!r}\n"
@@ -181,6 +182,17 @@ def test_a_failing_checker_is_one_line_and_its_traceback_is_printed_on_request(s
     out, err = start(*words, "--debug").communicate(timeout=DEADLINE_S)
     assert "Traceback" in err
     assert 'raise RuntimeError("planted in the checker")' in err
+
+
+def test_a_changed_kernel_is_evaluated_again(start: Callable[..., Command], tmp_path: Path) -> None:
+    process = start("kernels/bad.py", "--watch", "--json", *FAKE)
+    wait_until(lambda: "watching for changes" in process.so_far()[1], process=process)
+    (tmp_path / "kernels/bad.py").write_text(KERNEL.format(value="right") + "# changed\n")
+    wait_until(lambda: process.so_far()[0].count("\n") == 2, process=process)
+    assert [json.loads(line)["outcome"] for line in process.so_far()[0].splitlines()] == ["incorrect", "correct"]
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == 130
 
 
 def test_an_override_may_precede_the_task(tmp_path: Path, command_server: CommandServer) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-
 import pytest
 import tinker
 import torch
@@ -14,8 +12,7 @@ from kernelrl_core.api.errors import InfrastructureError
 from kernelrl_tinker_server.local import LocalServer
 
 transformers = pytest.importorskip("transformers")
-# Not imported here: peft takes seconds, in each process of pytest-xdist.
-pytestmark = pytest.mark.skipif(find_spec("peft") is None, reason="peft is not installed")
+pytest.importorskip("peft")
 
 
 def test_a_model_that_cannot_be_loaded_is_one_message_with_the_option(tmp_path, monkeypatch) -> None:

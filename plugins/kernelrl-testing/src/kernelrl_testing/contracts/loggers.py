@@ -29,9 +29,11 @@ class LoggerContract(ComponentContract):
     def rows(self) -> Mapping[str, Any]:
         """A row for each event: `turn`, `credits`, `step`, `evaluation`."""
         turn = {"sample": "0.0.0.0", "task": "task", "outcome": "correct", "score": {"total": 1.0}, "seconds": {}}
+        credit = {"sample": "0.0.0.0", "step": 0, "reward": 1.0, "return": 1.0, "advantage": 0.5, "speedup": None}
+        included = {"masked": False, "filtered": False, "reason": ""}
         return {
             "turn": turn,
-            "credits": [{"sample": "0.0.0.0", "return": 1.0, "advantage": 0.5, "excluded": ""}],
+            "credits": [credit | included],
             "step": {"step": 0, "reward/mean": 0.5, "train/kl": None, "kernel/correct": 1},
             "evaluation": {"step": 0, "eval/pass@1": 0.5},
         }
