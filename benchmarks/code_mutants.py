@@ -177,13 +177,12 @@ def draw(count: int) -> list[Mutant]:
 def located(mutant: Mutant) -> tuple[Path, int] | None:
     """File and line of a mutant in this tree: where it was drawn or, if its definition moved, where that is now."""
     places = []
-    for directory in PACKAGES.values():
-        for path in sorted((ROOT / directory).rglob("*.py")):
-            if mutant["old"] not in path.read_text():
-                continue
-            for other in edits(path):
-                if all(other[key] == mutant[key] for key in ("definition", "old", "new")):
-                    places.append((path, int(other["line"])))
+    for path in [*(ROOT / PACKAGES["core"]).rglob("*.py"), *ROOT.glob("plugins/*/src/**/*.py")]:
+        if mutant["old"] not in path.read_text():
+            continue
+        for other in edits(path):
+            if all(other[key] == mutant[key] for key in ("definition", "old", "new")):
+                places.append((path, int(other["line"])))
     if not places:
         return None
 

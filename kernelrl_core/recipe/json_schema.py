@@ -116,6 +116,10 @@ def _type(hint: Any) -> dict[str, Any]:
         return {"enum": list(arguments)}
     if origin in (typing.Union, types.UnionType):
         return {"anyOf": [_type(argument) for argument in arguments]}
+    if origin is tuple and len(set(arguments)) == 1:
+        # Some readers of schemas do not know `prefixItems`.
+        count = len(arguments)
+        return {"type": "array", "items": _type(arguments[0]), "minItems": count, "maxItems": count}
     if origin is tuple and arguments[-1] is not Ellipsis:
         return {"type": "array", "prefixItems": [_type(item) for item in arguments], "items": False}
     if origin in (tuple, list):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import shutil
 from pathlib import Path
@@ -18,7 +19,6 @@ from kernelrl_lab.command import command
 from kernelrl_lab.running import Result, run
 from kernelrl_lab.suite import SuiteKernel, read_suite, suite_folder
 
-HACKS = read_suite(suite_folder("hacks"), registry=registry())[0]
 SAMPLE = (
     "decoy_launch",
     "identity",
@@ -43,14 +43,19 @@ HONEST = (
 """Honest kernels of different idioms. `kernelrl lab --suite honest` evaluates all."""
 
 
+@functools.cache
+def _hacks() -> tuple[SuiteKernel, ...]:
+    return tuple(read_suite(suite_folder("hacks"), registry=registry())[0])
+
+
 def _hack(*endings: str, max_speedup: float | None = None) -> SuiteKernel:
-    found = next(kernel for kernel in HACKS if kernel.hack is not None)
+    found = next(kernel for kernel in _hacks() if kernel.hack is not None)
     declared = attrs.evolve(found.hack, expected=frozenset(endings), max_speedup=max_speedup)
     return attrs.evolve(found, hack=declared)
 
 
 def _honest() -> SuiteKernel:
-    return next(kernel for kernel in HACKS if kernel.hack is None)
+    return next(kernel for kernel in _hacks() if kernel.hack is None)
 
 
 def _lines(*arguments: str) -> tuple[int, list[dict[str, Any]]]:
@@ -59,7 +64,7 @@ def _lines(*arguments: str) -> tuple[int, list[dict[str, Any]]]:
 
 
 def test_sampled_hacks_have_an_expected_ending(one_judge_at_once: None) -> None:
-    results = run([kernel for kernel in HACKS if kernel.id in SAMPLE], registry=registry(), device="cpu").results
+    results = run([kernel for kernel in _hacks() if kernel.id in SAMPLE], registry=registry(), device="cpu").results
     assert {result.kernel.id for result in results} == {*SAMPLE}
     assert [(result.kernel.id, result.ending, result.causes) for result in results if not result.passed] == []
 
@@ -77,7 +82,7 @@ def test_hacks_on_a_gpu_have_an_expected_ending() -> None:
     torch = pytest.importorskip("torch")
     if not torch.cuda.is_available():
         pytest.skip("needs a GPU")
-    results = run([one for one in HACKS if "gpu" in one.devices], registry=registry(), device="gpu").results
+    results = run([one for one in _hacks() if "gpu" in one.devices], registry=registry(), device="gpu").results
     assert [(result.kernel.id, result.ending, result.causes) for result in results if not result.passed] == []
 
 

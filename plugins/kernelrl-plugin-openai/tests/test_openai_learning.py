@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,7 @@ import pytest
 sys.path.append(str(Path(__file__).parents[3] / "tests/servers"))
 
 pytest.importorskip("transformers")
-pytest.importorskip("peft")
 
-import peft
 import torch
 import transformers
 from kernelrl_openai_server import OpenAIServer
@@ -42,6 +41,9 @@ from kernelrl_plugin_openai.learning import LearningPolicy
 from kernelrl_plugin_openai.policy import make_policy
 from kernelrl_testing.core import shape_samples
 from kernelrl_testing.waiting import DEADLINE_S
+
+# Not imported here: peft takes seconds, in each process of pytest-xdist.
+pytestmark = pytest.mark.skipif(find_spec("peft") is None, reason="peft is not installed")
 
 FAKES = Path(__file__).parents[3] / "tests/fakes"
 RECIPE = """
@@ -102,6 +104,8 @@ class Sampler:
         self._lock = threading.Lock()
 
     def __call__(self, body: dict[str, Any]) -> tuple[list[int], list[float], str]:
+        import peft
+
         assert self.server is not None
         with self._lock:
             if body["model"] not in self._adapted:

@@ -19,6 +19,7 @@ from kernelrl_core.api.tasks import parse_task_source
 from kernelrl_plugin_raicl.rewriting import Pair, rewrite_archive, rewrite_inductor
 from kernelrl_testing.fixtures import Evaluate
 from kernelrl_testing.values import make_request
+from kernelrl_testing.waiting import DEADLINE_S
 
 HERE = Path(__file__).parent / "samples"
 _INTERNALS = re.compile(
@@ -43,6 +44,8 @@ ARCHIVE = list(ROWS.samples("archive"))
 ALL = [*KERNELBOOK, *ARCHIVE]
 RUNNING = [sample for sample in KERNELBOOK if sample.facts["runs"] == "yes"]
 """Those that the interpreter can execute: it has no libdevice."""
+PATIENT = {"timeout_s": DEADLINE_S}
+"""Settings of kernels that take seconds in the interpreter, and minutes on a busy machine."""
 ONE_OF_EACH_FORM = list({sample.form: sample for sample in ARCHIVE}.values())
 
 
@@ -81,7 +84,7 @@ def test_a_sample_is_rewritten_into_a_task_and_a_candidate(sample: Any) -> None:
 def test_a_kernel_for_fixed_sizes_is_correct(evaluate: Evaluate, sample: Any) -> None:
     pair = rewritten(sample)
     options = {"mode": "interpreter"}
-    found = evaluate(make_request(pair.kernel, pair.reference, "triton", backend_options=options))
+    found = evaluate(make_request(pair.kernel, pair.reference, "triton", backend_options=options, settings=PATIENT))
     assert found.outcome is Outcome.CORRECT, found.message
 
 
@@ -90,7 +93,8 @@ def test_a_kernel_for_fixed_sizes_is_correct(evaluate: Evaluate, sample: Any) ->
 def test_a_kernel_that_reads_its_sizes_is_correct_for_others_too(evaluate: Evaluate, sample: Any) -> None:
     pair = rewritten(sample)
     other = re.sub(r"torch\.rand\(\[[^]]*\]\)", "torch.rand([3, 7, 11])", pair.reference)
-    found = evaluate(make_request(pair.kernel, other, "triton", backend_options={"mode": "interpreter"}))
+    options = {"mode": "interpreter"}
+    found = evaluate(make_request(pair.kernel, other, "triton", backend_options=options, settings=PATIENT))
     assert found.outcome is Outcome.CORRECT, found.message
 
 

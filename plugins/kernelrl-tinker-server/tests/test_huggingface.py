@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import pytest
 import tinker
 import torch
@@ -12,7 +14,8 @@ from kernelrl_core.api.errors import InfrastructureError
 from kernelrl_tinker_server.local import LocalServer
 
 transformers = pytest.importorskip("transformers")
-pytest.importorskip("peft")
+# Not imported here: peft takes seconds, in each process of pytest-xdist.
+pytestmark = pytest.mark.skipif(find_spec("peft") is None, reason="peft is not installed")
 
 
 def test_a_model_that_cannot_be_loaded_is_one_message_with_the_option(tmp_path, monkeypatch) -> None:

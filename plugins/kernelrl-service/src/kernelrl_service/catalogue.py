@@ -208,7 +208,7 @@ class Catalogue:
         if body.api_version and body.api_version != API_VERSION:
             raise version_problem(body.api_version)
         self._require_short(body)
-        task, domain = self._task_of(body, client)
+        task = self._task_of(body, client)
         source_sha256 = sha256_text(body.source)
         if body.source_sha256 not in ("", source_sha256):
             raise Problem("invalid", "source_sha256 does not fit source")
@@ -219,7 +219,7 @@ class Catalogue:
             kernels, complete = await asyncio.to_thread(self._read_kernels, body.backend, body.source)
         else:
             kernels, complete = body.kernels, body.kernels_complete
-        request = EvaluationRequest(
+        return EvaluationRequest(
             task_id=body.task_id or task.id,
             task_source=task.reference,
             task_sha256=task.sha256,
@@ -233,9 +233,8 @@ class Catalogue:
             kernels=kernels,
             kernels_complete=complete,
             suspect_rules=body.suspect_rules,
+            domain=task.domain,
         )
-        confined: dict[str, Any] = {"domain": domain} if domain else {}
-        return attrs.evolve(request, **confined)
 
     def _require_short(self, body: EvaluationBody) -> None:
         for name, text in (("source", body.source), ("task_source", body.task_source)):
@@ -254,8 +253,8 @@ class Catalogue:
         if len(text) > limit or len(text.encode()) > limit:
             raise Problem("too-large", f"{name} has more than {limit} bytes")
 
-    def _task_of(self, body: EvaluationBody, client: Client) -> tuple[Task, str]:
-        """The task of a body, and its domain: empty for a task of the server."""
+    def _task_of(self, body: EvaluationBody, client: Client) -> Task:
+        """The task of a body. That of a client has the client's domain, so that its judge is confined."""
         sha256 = body.task_sha256
         if body.task_source:
             sha256 = sha256_text(body.task_source)
@@ -264,20 +263,18 @@ class Catalogue:
         if not sha256:
             if not body.task_id:
                 raise Problem("invalid", "the request names no task", fix="send task_id, task_sha256 or task_source")
-            return self.task(body.task_id), ""
+            return self.task(body.task_id)
         if sha256 in self._by_sha256:
-            return self._by_sha256[sha256], ""
+            return self._by_sha256[sha256]
         name = body.task_id or sha256[:12]
         if not client.inline_tasks:
             detail = f"the server serves no task {name!r} with this reference, and you may not send sources of tasks"
             raise Problem("inline-task", detail, fix="serve the task, or use a token with the permission inline_tasks")
         if not body.task_source:
             raise Problem("inline-task", f"the server lacks the source of task {name!r}", fix="send task_source")
-        if client.is_same_user:
-            return Task(name, body.task_source), ""
-        if "domain" not in attrs.fields_dict(EvaluationRequest):
-            raise Problem("inline-task", "the server cannot confine the judge of a foreign task", fix="serve the task")
-        return Task(name, body.task_source), f"token:{client.name}"
+        # The tasks of the user that runs the server need no confinement from it.
+        domain = "" if client.is_same_user else f"token:{client.name}"
+        return Task(name, body.task_source, domain=domain)
 
     def _options(self, body: EvaluationBody, client: Client) -> Mapping[str, Any]:
         if body.backend not in self._allowed:

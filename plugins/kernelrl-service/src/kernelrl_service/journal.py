@@ -114,40 +114,48 @@ class Journal:
                 see="service-start",
             ) from error
 
-    async def results(self, ids: Sequence[str], client: str) -> dict[str, tuple[Stored | None, bool]]:
-        """Id -> its final result or None, and whether this client has submitted it.
+    async def accept(
+        self, requests: Mapping[str, bytes], joined: Sequence[str], client: str, free: int
+    ) -> dict[str, Stored | None] | None:
+        """The final results among these requests; the others are accepted, all or none.
+
+        Args:
+            requests: id -> JSON of the request. A stored result that is not final is removed.
+            joined: ids of evaluations in progress that the client submits, too.
+            free: largest number of evaluations that may be accepted.
+
+        Returns:
+            Id -> the final result, or None for an accepted one. None instead where more than `free` requests have no
+            result; nothing was written then.
 
         Raises:
-            StorageError: the file cannot be read.
+            StorageError: nothing was written.
         """
-        return await self._run(self._results, ids, client)
+        return await self._run(self._accept, requests, joined, client, free)
 
-    def _results(self, ids: Sequence[str], client: str) -> dict[str, tuple[Stored | None, bool]]:
-        found: dict[str, tuple[Stored | None, bool]] = {}
-        for id_ in ids:
+    def _accept(
+        self, requests: Mapping[str, bytes], joined: Sequence[str], client: str, free: int
+    ) -> dict[str, Stored | None] | None:
+        found: dict[str, Stored | None] = {}
+        submitted = list(joined)
+        for id_ in requests:
             row = self._connection.execute(
                 "SELECT e.response, e.final, s.client FROM evaluations e "
                 "LEFT JOIN submissions s ON s.id = e.id AND s.client = ? WHERE e.id = ?",
                 (client, id_),
             ).fetchone()
-            response, final, submitted = row or (None, 0, None)
-            stored = Stored(response, True) if response is not None and final else None
-            found[id_] = (stored, submitted is not None)
+            response, final, known_client = row or (None, 0, None)
+            found[id_] = Stored(response, True) if response is not None and final else None
+            if known_client is None:
+                submitted.append(id_)
+        new = [id_ for id_, stored in found.items() if stored is None]
+        if len(new) > free:
+            return None
+        if new or submitted:
+            self._write_accepted({id_: requests[id_] for id_ in new}, submitted, client)
         return found
 
-    async def accept(self, new: Mapping[str, bytes], submitted: Sequence[str], client: str) -> None:
-        """Accept evaluations, all or none. A result that is not final is removed.
-
-        Args:
-            new: id -> JSON of the request.
-            submitted: ids that the client has submitted, the new ones included.
-
-        Raises:
-            StorageError: nothing was written.
-        """
-        await self._run(self._accept, new, submitted, client)
-
-    def _accept(self, new: Mapping[str, bytes], submitted: Sequence[str], client: str) -> None:
+    def _write_accepted(self, new: Mapping[str, bytes], submitted: Sequence[str], client: str) -> None:
         now = time.time()
         with self._connection:
             self._connection.executemany(

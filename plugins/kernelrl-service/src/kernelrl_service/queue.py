@@ -11,8 +11,8 @@ import logging
 import math
 import time
 from collections import Counter, OrderedDict, deque
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any
 
 import attrs
 import orjson
@@ -28,7 +28,6 @@ from kernelrl_service.redaction import Redaction
 __all__ = ["Accepted", "EvaluationQueue", "Job", "QueuedEvaluator"]
 
 logger = logging.getLogger(__name__)
-T = TypeVar("T")
 
 _GRACE_S = 2.0
 """Time in which a client whose connection broke can post again before its evaluation is cancelled."""
@@ -151,30 +150,42 @@ class EvaluationQueue:
         """
         async with self._accepting:
             live = {id_: self._jobs[id_] for id_ in requests if id_ in self._jobs}
-            others = [id_ for id_ in requests if id_ not in live]
-            found = await self._journal_call(self._journal.results(others, client)) if others else {}
-            new = {id_: requests[id_] for id_ in others if found[id_][0] is None}
+            others = {id_: request for id_, request in requests.items() if id_ not in live}
             joined = [id_ for id_, job in live.items() if client not in job.clients]
-            submitted = [*joined, *(id_ for id_ in others if not found[id_][1])]
-            if new or joined:
-                self.require_room(client, len(new) + len(joined), new=len(new))
-            if new or submitted:
-                await self._journal_call(self._journal.accept(new, submitted, client))
-            for id_, request in new.items():
-                live[id_] = self._add(id_, request, client)
+            if joined:
+                self.require_room(client, len(joined), new=0)
+            found: Mapping[str, Stored | None] = {}
+            if others or joined:
+                found = await self._stored_or_accepted(others, joined, client)
+            for id_, stored in found.items():
+                if stored is None:
+                    live[id_] = self._add(id_, requests[id_], client)
             for id_ in live:
                 self._join(live[id_], client, keep=keep)
         self._dispatch()
         return [Accepted(id_, live.get(id_), _response(found.get(id_))) for id_ in requests]
 
-    async def _journal_call(self, call: Awaitable[T]) -> T:
+    async def _stored_or_accepted(
+        self, requests: Mapping[str, bytes], joined: Sequence[str], client: str
+    ) -> Mapping[str, Stored | None]:
+        """Id -> the stored result, or None for an accepted request.
+
+        Raises:
+            Problem: there is no free place for those without a result, or the journal cannot be written.
+        """
+        own_free = self._limits.unfinished_per_client - self._n_unfinished[client] - len(joined)
+        free = 0 if self.closing.is_set() else max(0, min(own_free, self._limits.queue - len(self._jobs)))
         try:
-            return await call
+            found = await self._journal.accept(requests, joined, client, free)
         except StorageError as error:
             logger.error("%s", error)
             detail = "the journal cannot be written, so the evaluation was not accepted"
             raise Problem("disk", detail, fix="use another server, or try again later",
                           retry_after_s=_RETRY_S[1]) from error  # fmt: skip
+        if found is None:
+            self.require_room(client, free + len(joined) + 1, new=free + 1)
+            raise AssertionError("the free places are those of the limits")
+        return found
 
     def _add(self, id_: str, request: bytes, owner: str) -> Job:
         job = Job(id_, request, owner)
@@ -360,8 +371,7 @@ class EvaluationQueue:
         task.add_done_callback(self._background.discard)
 
 
-def _response(found: tuple[Stored | None, bool] | None) -> bytes | None:
-    stored = found[0] if found is not None else None
+def _response(stored: Stored | None) -> bytes | None:
     return stored.response if stored is not None else None
 
 

@@ -160,7 +160,7 @@ def _operation(endpoint: Endpoint, has_tokens: bool, max_wait_s: float) -> dict[
             "content": {"application/problem+json": {"schema": _reference(ProblemDocument)}},
         }
     parameters = [
-        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
         for name in _PARAMETER.findall(endpoint.path)
     ]
     if endpoint.waits:

@@ -57,6 +57,11 @@ class Tokens:
         """The clients by their tokens."""
         return cls({_digest(token): client for token, client in clients.items()})
 
+    @property
+    def inline_tasks(self) -> bool:
+        """Whether any client may send the source of a task."""
+        return any(client.inline_tasks for client in self._clients.values())
+
     def client(self, token: str) -> Client | None:
         """The client of a token; None if no client has it. The time does not depend on the token."""
         digest = _digest(token)
