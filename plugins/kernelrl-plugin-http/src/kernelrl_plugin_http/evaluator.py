@@ -9,17 +9,7 @@ import attrs
 
 from kernelrl_core.api.components import registry, require_same_versions, worker_versions
 from kernelrl_core.api.errors import MissingPrerequisite
-from kernelrl_core.api.evaluators import (
-    Evaluation,
-    EvaluationRequest,
-    EvaluationSettings,
-    Evaluator,
-    Task,
-    TaskAudit,
-    from_json,
-    read_response,
-    to_json,
-)
+from kernelrl_core.api.evaluators import Evaluation, EvaluationRequest, Evaluator, read_response, to_json
 from kernelrl_plugin_http.config import HttpConfig
 from kernelrl_plugin_http.connection import Connection
 from kernelrl_plugin_http.servers import Servers
@@ -91,18 +81,6 @@ class HttpEvaluator(Evaluator):
                 response = await server.post(f"/v1/evaluations?wait={self._wait_s:g}", body)
             found = read_response(response)
             return attrs.evolve(found, provenance={**found.provenance, "server": server.url})
-
-        return await self._servers.run(finished)
-
-    async def audit(self, task: Task, settings: EvaluationSettings, timeout_s: float) -> TaskAudit:
-        """See `Evaluator.audit`."""
-        body = {"task": to_json(task), "settings": to_json(settings), "timeout_s": timeout_s}
-
-        async def finished(server: Connection) -> TaskAudit:
-            response: dict[str, Any] = {}
-            while "audit" not in response:
-                response = await server.post(f"/v1/audits?wait={self._wait_s:g}", body)
-            return from_json(TaskAudit, response["audit"])
 
         return await self._servers.run(finished)
 
