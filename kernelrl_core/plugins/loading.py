@@ -32,6 +32,9 @@ __all__ = ["PluginInfo", "load_plugins"]
 
 _HOOKS = tuple(f"kernelrl_{kind}" for kind in KINDS)
 _FIX_RETURN = "return a list: [Component(name, target, …)]"
+_REQUIRES_CORE = re.compile(r"\s*kernelrl(?![\w.-])", re.IGNORECASE)
+"""Start of a requirement of the core. To parse all requirements of all distributions would take longer than to import
+their plugins."""
 _TARGET = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 
@@ -136,12 +139,15 @@ def _installed() -> Iterator[_Found]:
             text = dist.read_text("entry_points.txt") or ""
             if f"[{GROUP}]" not in text:
                 continue
-            name, version = str(dist.metadata["Name"]), dist.version
+            # Each access to `metadata`, `version` or `requires` of a distribution reads and parses its file again.
+            fields = dist.metadata
+            name, version = str(fields["Name"]), str(fields["Version"])
             if _canonical(name) in seen:
                 continue  # shadowed by the same distribution earlier on sys.path
             seen.add(_canonical(name))
             entries = [entry for entry in dist.entry_points if entry.group == GROUP]
-            requirements = tuple(dist.requires or ())
+            # An egg has its requirements in a file of their own, which `requires` reads.
+            requirements = tuple(fields.get_all("Requires-Dist") or dist.requires or ())
         except Exception as error:  # broken metadata of any installed distribution
             label = name or str(getattr(dist, "_path", "unknown"))
             yield _Found(label, label, version, None, problem=error)
@@ -195,9 +201,9 @@ def _load(
 def _check_version(found: _Found) -> None:
     from packaging.requirements import Requirement
 
-    for text in found.requirements:
+    for text in filter(_REQUIRES_CORE.match, found.requirements):
         requirement = Requirement(text)
-        if _canonical(requirement.name) != "kernelrl" or (requirement.marker and not requirement.marker.evaluate()):
+        if requirement.marker and not requirement.marker.evaluate():
             continue
         failing = [one for one in requirement.specifier if not one.contains(__version__, prereleases=True)]
         if failing:

@@ -16,7 +16,6 @@ import attrs
 from kernelrl_core.errors import KernelRLError, LookupFailed, MissingPrerequisite, nearest, suggestion
 from kernelrl_core.interfaces.component import Component
 from kernelrl_core.interfaces.requirements import Missing, missing_requirements
-from kernelrl_core.plugins.declarations import declaration_faults
 from kernelrl_core.plugins.kinds import KINDS_BY_NAME, public_methods
 from kernelrl_core.plugins.known_distributions import default_components, distribution_of, known_distributions
 from kernelrl_core.plugins.load_errors import error_text, fix_of_component
@@ -243,6 +242,9 @@ class Registry:
                 f"plugin {plugin.name}: the {what} ({component.target}) does not derive from {base.__name__}",
                 fix=f"from {KINDS_BY_NAME[kind].api} import {base.__name__}, and derive {type(made).__name__} from it",
             )
+        # Imported here: declarations need the classes of all values, and a list of the plugins needs none of them.
+        from kernelrl_core.plugins.declarations import declaration_faults
+
         # Those of a task source are found by listing its tasks, which may need a file or a network.
         fault = next(declaration_faults(kind, made, options), None) if kind != "tasks" else None
         if fault is not None:

@@ -119,9 +119,9 @@ def test_no_function_of_the_command_line_imports_a_module() -> None:
 @pytest.mark.parametrize(
     ("arguments", "unused"),
     [
-        ("--help", ["cli.run", "cli.plugins", "planning", "recipe.structure"]),
+        ("--help", ["cli.run", "cli.plugins", "planning", "recipe.structure", "types.turns"]),
         ("plugins --help", ["cli.plugins_list", "cli.plugins_show", "planning"]),
-        ("plugins list", ["cli.plugins_show", "planning", "recipe.structure"]),
+        ("plugins list", ["cli.plugins_show", "planning", "recipe.structure", "types.turns"]),
         ("validate smoke", ["planning.plan", "rollout", "environment.environment"]),
     ],
 )
