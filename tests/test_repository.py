@@ -22,6 +22,8 @@ SHARED_BY = {
     "kernelrl-tinker-server": "kernelrl_plugin_torch",
     # `export --as kernelbench` needs the plugin; other formats do not.
     "kernelrl-report": "kernelrl_plugin_kernelbench",
+    # Scores by a running server use the client of evaluator `http`.
+    "kernelrl-adapters": "kernelrl_plugin_http",
 }
 """Distribution -> the plugin that it may import."""
 MACHINE_PATHS = tuple(f"/{name}/" for name in ("work", "root", "opt/wheels"))

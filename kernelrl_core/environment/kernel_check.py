@@ -185,6 +185,7 @@ class CheckedKernel:
     name: str
     """File as given, or `-`."""
     turn: Turn
+    """The judged turn: candidate, evaluation, findings and verdict."""
     wall_s: float
     """Seconds from the start of the command, or from the change of the file, to the result."""
 

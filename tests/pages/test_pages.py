@@ -51,7 +51,7 @@ NOT_KEYS = {"backend.title", "backend.instructions"}
 FILES_OF_THE_READER = {"recipes/mine.yaml"}
 """Files that a command of a page writes."""
 FOLDERS = "kernelrl_core|tests|scripts|benchmarks|docs|recipes|examples"
-OPTIONAL = {"cupy", "trl"}
+OPTIONAL = {"cupy", "openenv", "trl"}
 """Packages in code blocks that need not be installed. Their pages name them."""
 LIGHT = {*sys.stdlib_module_names, "attrs", "kernelrl_core", "pytest", "__future__"}
 """Modules whose users are executed: code blocks that import others only compile."""

@@ -98,7 +98,8 @@ def requests(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Requests:
         file = tmp_path / "extension.so"
         file.touch()
         descriptor = os.open(file, os.O_RDONLY)
-        return BuildReply(b'{"kind": "module"}', [descriptor], ExtensionBuild("pybind", "a reason", seconds=1.25))
+        built = ExtensionBuild("pybind", "a reason", seconds=1.25)
+        return BuildReply(b'{"kind": "module"}', [descriptor], built, paths=(str(file),))
 
     def load(name: str, paths: list[str], reply: Any) -> ModuleType:
         assert paths == [str(tmp_path / "extension.so")]
