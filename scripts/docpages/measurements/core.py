@@ -76,6 +76,19 @@ CORE = (
         ),
     ),
     Measurement(
+        "Evaluations over HTTP",
+        ("service.json",),
+        "service",
+        "Latency of `kernelrl serve` beyond its evaluator, which takes 20 ms: 50 requests a second from 64 clients.",
+        (
+            figures(
+                ("overhead, median", "overhead, ms|median", "ms"),
+                ("overhead, 99 %", "overhead, ms|p99", "ms"),
+                ("stored results per second", "stored results per second"),
+            ),
+        ),
+    ),
+    Measurement(
         "Duration of a step",
         ("pipelining.json",),
         "pipelining",
