@@ -90,11 +90,11 @@ def test_an_error_of_a_build_is_raised_in_the_judge(cancellation: tuple[CancelWa
 
 def test_a_cancelled_build_ends_and_the_next_one_gets_its_own_reply(cancellation: tuple[CancelWatch, int]) -> None:
     watch, cancels = cancellation
-    begun, stopped = threading.Event(), threading.Event()
+    started, stopped = threading.Event(), threading.Event()
 
     def serve(request: Any, requested: bytes, gpu: str, check: Any, *, disabled: bool) -> BuildReply:
         if requested == b"first":
-            begun.set()
+            started.set()
             try:
                 while not stopped.wait(0.01):
                     check()
@@ -104,7 +104,7 @@ def test_a_cancelled_build_ends_and_the_next_one_gets_its_own_reply(cancellation
 
     def judge(channel: socket.socket) -> bytes:
         main_process = MainProcess(channel, watch)
-        canceller = threading.Thread(target=lambda: begun.wait(30) and os.write(cancels, b"x"))
+        canceller = threading.Thread(target=lambda: started.wait(30) and os.write(cancels, b"x"))
         canceller.start()
         with pytest.raises(Cancelled):
             main_process.build(b"first", disabled=False)

@@ -135,7 +135,8 @@ def test_an_infrastructure_error_is_no_result_and_is_tried_again(running: Any) -
 
 def test_an_error_of_the_task_arrives_as_such(running: Any) -> None:
     async def test() -> None:
-        async with running(FakeEvaluator(lambda request: UsageError("the reference raises", fix="mend it"))) as server:
+        error = UsageError("the reference raises", fix="correct it")
+        async with running(FakeEvaluator(lambda request: error)) as server:
             found = (await server.evaluate()).json()
             with pytest.raises(UsageError, match="the reference raises"):
                 read_response(found)
