@@ -31,7 +31,10 @@ def generated() -> Mapping[Path, str]:
 
 
 def test_generated_pages_match_their_sources(generated: Mapping[Path, str]) -> None:
-    differing = [path.name for path, text in generated.items() if path.read_text(encoding="utf-8") != text]
+    differing: list[str] = []
+    for path, text in generated.items():
+        saved = path.read_text(encoding="utf-8")
+        differing += difflib.unified_diff(saved.splitlines(), text.splitlines(), path.name, n=0)
     assert differing == [], "run: python scripts/reference_pages.py"
 
 

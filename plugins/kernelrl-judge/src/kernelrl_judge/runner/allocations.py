@@ -20,6 +20,7 @@ _M_PERTURB = -6
 def fill_fresh_memory(byte: int | None) -> None:
     """Have host memory that is allocated from now on filled with a byte other than 255; None: left as it is.
 
+    A block below 1 KiB may come unfilled from glibc's cache of a thread.
     Torch has a setting for that, which a candidate could read to find out whether its calls are timed.
     """
     # Only glibc has `mallopt`.
