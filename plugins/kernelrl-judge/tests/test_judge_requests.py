@@ -20,6 +20,7 @@ from kernelrl_judge.peer.cancellation import Cancelled, CancelWatch
 from kernelrl_judge.peer.main_process import MainProcess
 from kernelrl_judge.protocol import requests_to_main as channels
 from kernelrl_testing.values import make_request
+from kernelrl_testing.waiting import DEADLINE_S
 
 
 class _Builds:
@@ -104,7 +105,7 @@ def test_a_cancelled_build_ends_and_the_next_one_gets_its_own_reply(cancellation
 
     def judge(channel: socket.socket) -> bytes:
         main_process = MainProcess(channel, watch)
-        canceller = threading.Thread(target=lambda: started.wait(30) and os.write(cancels, b"x"))
+        canceller = threading.Thread(target=lambda: started.wait(DEADLINE_S) and os.write(cancels, b"x"))
         canceller.start()
         with pytest.raises(Cancelled):
             main_process.build(b"first", disabled=False)
@@ -163,7 +164,7 @@ def test_a_lease_excludes_others_until_the_judge_has_ended(
 )
 def test_a_channel_with_a_malformed_request_is_closed(message: bytes) -> None:
     def judge(channel: socket.socket) -> bytes:
-        channel.settimeout(30)
+        channel.settimeout(DEADLINE_S)
         channel.send(message)
         return channel.recv(100)
 
@@ -172,7 +173,7 @@ def test_a_channel_with_a_malformed_request_is_closed(message: bytes) -> None:
 
 def test_a_content_that_is_no_file_closes_the_channel() -> None:
     def judge(channel: socket.socket) -> bytes:
-        channel.settimeout(30)
+        channel.settimeout(DEADLINE_S)
         read, write = os.pipe()
         with channels.closing([read, write]):
             channels.send(channel, {"number": 1, "build": False}, None, [read])

@@ -65,11 +65,11 @@ def test_a_run_begins_with_the_checkpoint_of_another_run(run, learn, one_reply, 
 
     async def begin(started: TinkerPolicy):
         await started.begin_from(state, first)
-        begun = await one_reply(started)
-        return begun, await started.save(second)
+        same = await one_reply(started)
+        return same, await started.save(second)
 
-    begun, saved = run(policy(), begin)
-    assert begun == reply
+    same, saved = run(policy(), begin)
+    assert same == reply
     assert saved["steps"] == 0
     assert saved["first_sampler"] == saved["sampler"] is not None
     with pytest.raises(UsageError, match="is of the model"):

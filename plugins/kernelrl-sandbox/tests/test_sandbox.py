@@ -163,7 +163,7 @@ except MemoryError:
 
 _SHARES = """
 import mmap
-say("begun")
+say("started")
 for _ in range(4):
     if os.fork() == 0:
         held = mmap.mmap(-1, {size} << 20)

@@ -296,9 +296,9 @@ def test_sources_without_data_flow_are_no_error(source: str) -> None:
     ids=["recursive", "exponential", "cyclic", "deep", "long"],
 )
 def test_an_evaluation_is_bounded(forward: str) -> None:
-    begun = time.process_time()
+    start_s = time.process_time()
     structure(module(forward))
-    assert time.process_time() - begun < 2
+    assert time.process_time() - start_s < 2
 
 
 # The index
@@ -321,8 +321,8 @@ def test_a_search_among_1000_references_is_fast() -> None:
     times = []
     for i, row in enumerate(rows[:50]):
         structure.cache_clear()
-        begun = time.process_time()
+        start_s = time.process_time()
         found = index.matches(source_of(row))
-        times.append(time.process_time() - begun)
+        times.append(time.process_time() - start_s)
         assert str(i) in [id_ for id_, _ in found]
     assert sorted(times)[47] < 0.02  # the benchmark measures 5 ms; this machine may be busy

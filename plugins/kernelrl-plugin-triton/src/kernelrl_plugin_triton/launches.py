@@ -135,7 +135,7 @@ def _launched(call: Any) -> Any:
             given = {name: value for name, value in named.items() if name in parameters}
             self.grid = self.grid({**named, **inspect.getcallargs(self.fn, *arguments, **given)})
         self.grid = tuple(map(operator.index, self.grid))
-        around, _launch = _launch, _begun([*arguments, *named.values()])
+        around, _launch = _launch, _new_launch([*arguments, *named.values()])
         try:
             return _reordered(call, self, arguments, named)
         finally:
@@ -144,7 +144,7 @@ def _launched(call: Any) -> Any:
     return wrapper
 
 
-def _begun(arguments: Sequence[Any]) -> _Launch:
+def _new_launch(arguments: Sequence[Any]) -> _Launch:
     with torch._C.DisableTorchFunction():
         tensors = [tensor for tensor in _tensors(arguments) if tensor.device.type == "cpu"]
         storages = [(tensor.untyped_storage(), tensor.dtype) for tensor in tensors]

@@ -33,26 +33,18 @@ HEAVY_MODULES = frozenset(
 )
 """Modules that neither a plugin's package nor a config class may import, beside those that a component requires."""
 _QUICK_S = 2.0
-"""For a package and the module of its options, without the time that a busy machine lets the process wait for a
-processor. Such modules take milliseconds."""
+"""For a package and the module of its options, which take milliseconds."""
 _REPEATS = 2
+"""A busy machine makes one import slow; a slow plugin makes each slow."""
 _LIMIT_S = 120.0
 _PROBE = """
 import importlib, json, sys, time
 report, names, heavy, after = json.loads(sys.argv[1])
 import attrs, kernelrl_core.api
-def clock():
-    queued_s = 0.0
-    try:
-        with open("/proc/self/schedstat") as stream:
-            queued_s = int(stream.read().split()[1]) / 1e9
-    except (OSError, IndexError, ValueError):
-        pass  # this system does not tell
-    return time.perf_counter() - queued_s
-began = clock()
+start = time.perf_counter()
 for name in names:
     importlib.import_module(name)
-seconds = clock() - began
+seconds = time.perf_counter() - start
 exec(after)
 found = {"seconds": seconds, "heavy": sorted(set(heavy) & sys.modules.keys())}
 with open(report, "w") as stream:
@@ -144,7 +136,6 @@ def import_faults(component: Component) -> Iterator[Fault]:
     for _ in range(_REPEATS):
         if seconds <= _QUICK_S:
             break
-        # A file that a busy machine reads late makes one import slow, and a slow plugin makes each slow.
         in_fresh_process.cache_clear()
         seconds = min(seconds, imported(component).seconds)
     if seconds > _QUICK_S:
