@@ -73,10 +73,14 @@ def print_lines(lines: Iterable[str]) -> None:
     click.echo("\n".join(lines))
 
 
-def show_warnings(loaded: LoadedRecipe) -> None:
-    """Print on stderr the files of a recipe, and a warning for each key that has no effect."""
+def show_warnings(loaded: LoadedRecipe, *, trains: bool = False) -> None:
+    """Print on stderr the files of a recipe, and a warning for each key that has no effect.
+
+    Args:
+        trains: the recipe is used for training.
+    """
     click.echo(f"recipe: {loaded.files()}", err=True)
-    for warning in loaded.warnings:
+    for warning in (*loaded.warnings, *(loaded.training_warnings if trains else ())):
         click.echo(f"warning: {warning}", err=True)
 
 

@@ -12,7 +12,7 @@ from kernelrl_core.cli.run_result import print_result
 from kernelrl_core.cli.training import train
 from kernelrl_core.errors import UsageError
 from kernelrl_core.planning.duration import duration_text, expected_duration, header_entries
-from kernelrl_core.planning.load import LoadedRecipe, load_recipe
+from kernelrl_core.planning.load import LoadedRecipe, differences_from_base, load_recipe
 from kernelrl_core.planning.plan import example_prompt, plan, plan_notes, plan_rows
 from kernelrl_core.plugins.registry import registry
 from kernelrl_core.runs.directory import default_name
@@ -70,8 +70,8 @@ def command(
       kernelrl run quickstart --from first@5 train.learning_rate=1e-5
     """
     loaded = load_recipe(recipe, overrides, registry=registry())
-    show_warnings(loaded)
-    if name is not None and (Path(name).name != name or name[0] in ".-"):
+    show_warnings(loaded, trains=True)
+    if name is not None and (Path(name).name != name or not name or name[0] in ".-"):
         raise UsageError(f"--name {name!r} must be a directory name without path separators, leading dot or hyphen")
     if extend + exist_ok + (origin is not None) > 1:
         raise UsageError("--extend, --exist-ok and --from exclude each other")
@@ -105,7 +105,7 @@ def command(
 
 def _show_plan(loaded: LoadedRecipe, *, show_prompt: bool, as_json: bool) -> None:
     facts = plan(loaded.name, loaded.recipe, registry())
-    facts |= expected_duration(loaded.resolved, facts)
+    facts |= expected_duration(loaded.resolved, facts) | {"differs": differences_from_base(loaded, registry())}
     messages = example_prompt(loaded.recipe, registry()) if show_prompt else ()
     if as_json:
         prompt = [{"role": message.role, "content": message.content} for message in messages]

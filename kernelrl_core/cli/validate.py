@@ -38,14 +38,14 @@ def command(context: click.Context, recipe: str, overrides: tuple[str, ...], as_
             raise
         print_json({"recipe": recipe, "valid": False, "problems": _described(error.problems), "warnings": []})
         context.exit(int(error.exit_code))
-    show_warnings(loaded)
+    show_warnings(loaded, trains=True)
     if loaded.recipe.cost.budget_usd is not None:
         # The plan imports half of the core, and few recipes have a budget.
         facts = load("kernelrl_core.planning.plan:plan")(loaded.name, loaded.recipe, registry())
         for line in load("kernelrl_core.planning.plan:budget_lines")(facts):
             click.echo(line, err=True)
     if as_json:
-        warnings = _described(loaded.warnings)
+        warnings = _described((*loaded.warnings, *loaded.training_warnings))
         files = [str(path) for path in loaded.sources]
         print_json({"recipe": loaded.name, "valid": True, "problems": [], "warnings": warnings, "files": files})
     else:

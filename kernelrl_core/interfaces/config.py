@@ -49,6 +49,10 @@ class ComponentConfig:
         """Contradictions among the options, one sentence each. `kernelrl validate` prints them."""
         return ()
 
+    def idle_options(self) -> Mapping[str, str]:
+        """Options that have no effect beside the others: name -> reason. A recipe that sets one gets a warning."""
+        return {}
+
     def found_here(self) -> Iterable[MachineFact]:
         """Properties of this machine that matter to the component, such as compilers and their versions.
 

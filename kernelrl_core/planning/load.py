@@ -12,10 +12,12 @@ import attrs
 import kernelrl_core
 from kernelrl_core.errors import LookupFailed, nearest, suggestion
 from kernelrl_core.plugins.registry import Registry
+from kernelrl_core.recipe.differences import differences
 from kernelrl_core.recipe.merge import Merged, merge_files, merge_layers, override_layers, shown_path
 from kernelrl_core.recipe.problems import Origin, Problem, RecipeError
 from kernelrl_core.recipe.rules.contradictions import contradictions
-from kernelrl_core.recipe.rules.effects import keys_without_effect
+from kernelrl_core.recipe.rules.effects import keys_without_effect, training_without_effect
+from kernelrl_core.recipe.rules.ranges import numbers_out_of_range
 from kernelrl_core.recipe.schema import PromptSettings, Recipe
 from kernelrl_core.recipe.structure import plain, structure_recipe
 
@@ -24,6 +26,7 @@ __all__ = [
     "RecipeError",
     "bundled_recipes",
     "checked_recipe",
+    "differences_from_base",
     "find_recipe",
     "load_recipe",
     "merge_recipe",
@@ -45,7 +48,9 @@ class LoadedRecipe:
     sources: tuple[Path, ...]
     """Files read, base recipes first."""
     warnings: tuple[Problem, ...] = ()
-    """Keys that are set and have no effect."""
+    """Keys that are set and have no effect, and numbers outside of the range in which they act."""
+    training_warnings: tuple[Problem, ...] = ()
+    """Keys that have no effect in a training run, and settings with which the policy learns nothing."""
 
     def files(self) -> str:
         """The files read, the recipe first, then its base recipes."""
@@ -67,6 +72,15 @@ def load_recipe(name_or_path: str, overrides: Sequence[str] = (), *, registry: R
         RecipeError: lists all mistakes.
     """
     return checked_recipe(find_recipe(name_or_path).stem, merge_recipe(name_or_path, overrides), registry)
+
+
+def differences_from_base(loaded: LoadedRecipe, registry: Registry) -> list[str]:
+    """A line with the keys that differ from the recipe that `loaded` extends; none if it extends no recipe."""
+    if len(loaded.sources) < 2:
+        return []
+    base = load_recipe(str(loaded.sources[-2]), registry=registry)
+    found = differences(base.resolved, loaded.resolved)
+    return [f"differs from {base.name} in {', '.join(found)}"] if found else []
 
 
 def merge_recipe(name_or_path: str, overrides: Sequence[str] = ()) -> Merged:
@@ -170,8 +184,10 @@ def checked_recipe(name: str, merged: Merged, registry: Registry) -> LoadedRecip
     if problems:
         raise RecipeError(merged.ordered(problems))
     recipe = Recipe(**structured.parts)
-    warnings = tuple(keys_without_effect(recipe, merged, registry))
-    return LoadedRecipe(name, recipe, copy.deepcopy(resolve(recipe)), merged.sources, warnings)
+    resolved = copy.deepcopy(resolve(recipe))
+    warnings = [*keys_without_effect(recipe, merged, registry), *numbers_out_of_range(resolved, merged)]
+    of_training = tuple(training_without_effect(recipe, merged, registry))
+    return LoadedRecipe(name, recipe, resolved, merged.sources, tuple(warnings), of_training)
 
 
 def _with_absolute_template(prompt: PromptSettings) -> PromptSettings:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from kernelrl_core.algorithms.learning_rates import warmup_steps
 from kernelrl_core.environment.retrieval import SAMPLED_TASKS, make_retrieval
 from kernelrl_core.errors import KernelRLError, more
 from kernelrl_core.monitoring.costs import Spent, prices_of
@@ -18,10 +19,9 @@ from kernelrl_core.recipe.prerequisites import (
     recipe_uses,
     require_prerequisites,
 )
-from kernelrl_core.recipe.schema import PriceSettings, Recipe
-from kernelrl_core.rollout.episode import reply_limit
+from kernelrl_core.recipe.schema import EvalSettings, PriceSettings, Recipe
 from kernelrl_core.tasks.curriculum import TaskSchedule
-from kernelrl_core.tasks.selection import eval_tasks, training_tasks
+from kernelrl_core.tasks.selection import eval_tasks, listed, training_tasks
 from kernelrl_core.types import Example, Message, Task
 
 __all__ = ["budget_lines", "example_prompt", "plan", "plan_notes", "plan_rows", "preflight"]
@@ -59,8 +59,12 @@ def plan(name: str, recipe: Recipe, registry: Registry) -> dict[str, Any]:
         for what, fix in missing_prerequisites(recipe_uses(recipe), spec_of(recipe), registry).items()
     ]
     tasks: list[Task] | None = None
+    excluded: str | None = None
+    in_split = 0
     try:
-        tasks = list(training_tasks(registry.make("tasks", recipe.tasks), recipe.train, recipe.eval.split)[0])
+        source = registry.make("tasks", recipe.tasks)
+        selected, excluded = training_tasks(source, recipe.train, recipe.eval.split)
+        tasks, in_split = list(selected), len(listed(source, recipe.train.split))
     except KernelRLError as error:
         text = str(error) if error.message.startswith(f"{recipe.tasks.use}:") else f"{recipe.tasks.use}: {error}"
         if (line := text.replace("\n", "; ")) not in missing:
@@ -72,8 +76,14 @@ def plan(name: str, recipe: Recipe, registry: Registry) -> dict[str, Any]:
     known = _prompt_tokens(recipe, registry, sampled, examples)
     prompt = ASSUMED_PROMPT_TOKENS if known is None else known
     samples = per_step * steps if steps is not None else None
-    held_out, updates = _held_out(recipe, registry, steps)
-    held_out_episodes = held_out and held_out * len(updates) * recipe.eval.samples
+    updates = _held_out_updates(recipe.eval, steps)
+    held_out = _held_out_tasks(recipe, registry)
+    n_evaluations = None if updates is None else sum(map(len, updates))
+    held_out_episodes = None
+    if n_evaluations == 0:
+        held_out_episodes = 0
+    elif held_out is not None and n_evaluations is not None:
+        held_out_episodes = held_out * n_evaluations * recipe.eval.samples
     facts: dict[str, Any] = {
         "recipe": name,
         "policy": recipe.policy.use,
@@ -83,6 +93,7 @@ def plan(name: str, recipe: Recipe, registry: Registry) -> dict[str, Any]:
         "rewards": {name: use.weight for name, use in recipe.rewards.items()},
         "splits": {"train": recipe.train.split, "held_out": recipe.eval.split},
         "tasks": len(tasks) if tasks is not None else None,
+        "tasks_excluded": in_split - len(tasks) if tasks is not None else None,
         "steps": steps,
         "tasks_per_step": recipe.train.tasks_per_step,
         "group_size": recipe.train.group_size,
@@ -90,20 +101,52 @@ def plan(name: str, recipe: Recipe, registry: Registry) -> dict[str, Any]:
         "samples_per_step": per_step,
         "samples": samples,
         "held_out_tasks": held_out,
+        "held_out_evaluations": n_evaluations,
         "held_out_samples": held_out_episodes and held_out_episodes * recipe.episode.turns,
+        "algorithm": _algorithm(recipe, steps),
         **retrieved,
     }
     on_gpu, prices = evaluates_on_gpu(recipe, registry), prices_of(recipe)
     episodes = recipe.train.tasks_per_step * recipe.train.group_size
-    longest = max(range(steps or 1), key=lambda step: reply_limit(recipe, step))
-    one = spent_at_most(recipe, prompt, episodes=episodes, steps=[longest], on_gpu=on_gpu, trains=True)
+    last = max(0, (steps or 1) - 1)  # replies may be longer in later steps, and are never shorter
+    one = spent_at_most(recipe, prompt, episodes=episodes, steps=[range(last, last + 1)], on_gpu=on_gpu, trains=True)
     facts |= _amounts("_per_step", one, prices) | _amounts("", None, prices) | {"budget_usd": recipe.cost.budget_usd}
     if steps is not None:
-        whole = spent_at_most(recipe, prompt, episodes=episodes, steps=range(steps), on_gpu=on_gpu, trains=True)
+        whole = spent_at_most(recipe, prompt, episodes=episodes, steps=[range(steps)], on_gpu=on_gpu, trains=True)
         of_one = (held_out or 0) * recipe.eval.samples
-        whole += spent_at_most(recipe, prompt, episodes=of_one, steps=updates, on_gpu=on_gpu, trains=False)
+        whole += spent_at_most(recipe, prompt, episodes=of_one, steps=updates or [], on_gpu=on_gpu, trains=False)
         facts |= _amounts("", whole, prices)
-    return facts | {"pending": pending_preparations(recipe), "missing": missing}
+    lines = excluded.splitlines() if excluded is not None else []
+    return facts | {"excluded": lines, "pending": pending_preparations(recipe), "missing": missing}
+
+
+def _algorithm(recipe: Recipe, steps: int | None) -> dict[str, Any]:
+    """The settings that decide how the policy learns.
+
+    Args:
+        steps: of the run; None: unknown.
+    """
+    train, sampling = recipe.train, recipe.sampling
+    several_turns = recipe.episode.turns > 1
+    return {
+        "loss": train.loss,
+        "clip": None if train.loss == "importance_sampling" else [1 - train.clip_low, 1 + train.clip_high],
+        "ratio": train.ratio,
+        "length_norm": train.length_norm,
+        "kl": train.kl,
+        "advantage": {"use": recipe.advantage.use, **recipe.advantage.raw},
+        "gamma": recipe.returns.gamma if several_turns else None,
+        "aggregate": recipe.returns.aggregate if several_turns else None,
+        "learning_rate": train.learning_rate,
+        "learning_rate_schedule": train.learning_rate_schedule,
+        "warmup_steps": None if steps is None else warmup_steps(train, steps),
+        "substeps": train.substeps,
+        "max_grad_norm": train.max_grad_norm,
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "top_k": sampling.top_k,
+        "reply_tokens": sampling.max_tokens,
+    }
 
 
 def _amounts(of: str, spent: Spent | None, prices: PriceSettings) -> dict[str, Any]:
@@ -119,16 +162,40 @@ def _amounts(of: str, spent: Spent | None, prices: PriceSettings) -> dict[str, A
 
 def plan_rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
     """Label and value of each line of a plan."""
-    hidden = {"missing", "pending", "seconds", "seconds_from", "prompt"} | (
+    hidden = {"missing", "pending", "excluded", "differs", "seconds", "seconds_from", "prompt", "algorithm"} | (
         {"budget_usd"} if facts["budget_usd"] is None else set()
     )
     hidden |= {"model"} if facts["model"] is None else set()
     hidden |= {key for key in facts if key.startswith("scored_tokens") and not facts["scored_tokens_per_step_at_most"]}
     unpriced = facts["usd_per_step_at_most"] is None
-    return [
+    rows = [
         (key.replace("_", " "), "no prices set" if unpriced and key.startswith("usd_") else _shown(value))
         for key, value in facts.items()
         if key not in hidden
+    ]
+    sizes = [label for label, _ in rows].index("held out samples") + 1
+    return [*rows[:sizes], *_algorithm_rows(facts["algorithm"]), *rows[sizes:]]
+
+
+def _algorithm_rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
+    clip = "not clipped" if facts["clip"] is None else "clipped to {:g} .. {:g}".format(*facts["clip"])
+    loss = f"{facts['loss']}, ratio of each {facts['ratio']} {clip}, length_norm {facts['length_norm']}"
+    loss += f", KL penalty {facts['kl']:g}" if facts["kl"] else ""
+    options = {key: value for key, value in facts["advantage"].items() if key != "use" and value is not None}
+    advantage = facts["advantage"]["use"] + (f" ({_shown(options)})" if options else "")
+    if facts["gamma"] is not None:
+        advantage += f" of returns: {facts['aggregate']}, gamma {facts['gamma']:g}"
+    warmup = "an unknown number of" if facts["warmup_steps"] is None else facts["warmup_steps"]
+    rate = f"{facts['learning_rate']:g}, {facts['learning_rate_schedule']}, {warmup} warm-up steps"
+    norm = "" if facts["max_grad_norm"] is None else f", gradient norm at most {facts['max_grad_norm']:g}"
+    top_k = "" if facts["top_k"] < 0 else f", top_k {facts['top_k']}"
+    sampling = f"temperature {facts['temperature']:g}, top_p {facts['top_p']:g}{top_k}"
+    return [
+        ("loss", loss),
+        ("advantage", advantage),
+        ("learning rate", rate),
+        ("optimizer steps per step", f"{facts['substeps']}{norm}"),
+        ("sampling", f"{sampling}, at most {facts['reply_tokens']:,} tokens"),
     ]
 
 
@@ -143,6 +210,7 @@ def plan_notes(facts: dict[str, Any]) -> list[str]:
     if facts["usd_per_step_at_most"] is None:
         lines.append("no prices set: the cost is 0 if policy and evaluator run locally, else set cost.prices")
     lines += budget_lines(facts)
+    lines += [*facts.get("differs", ()), *facts["excluded"]]
     lines += [*facts["pending"], *(f"missing: {item}" for item in facts["missing"])]
     return [*lines, more("missing-prerequisite")] if facts["missing"] else lines
 
@@ -158,17 +226,28 @@ def budget_lines(facts: dict[str, Any]) -> list[str]:
     ]
 
 
-def _held_out(recipe: Recipe, registry: Registry, steps: int | None) -> tuple[int | None, list[int]]:
-    """Number of held-out tasks, None if they cannot be read, and the numbers of updates before each held-out
-    evaluation of the run."""
-    due = (n for n in range(1, (steps or 0) + 1) if recipe.eval.is_due(n, steps or 0))
-    updates = [*([0] if recipe.eval.at_start else []), *due]
-    if not updates:
-        return 0, []
+def _held_out_updates(settings: EvalSettings, steps: int | None) -> list[range] | None:
+    """The numbers of updates before each held-out evaluation of the run; None if they depend on an unknown number of
+    steps."""
+    if steps is None and (settings.every or settings.at_end):
+        return None
+    n_steps = steps or 0
+    updates = [range(1)] if settings.at_start else []
+    if settings.every:
+        updates.append(range(settings.every, n_steps + 1, settings.every))
+    if n_steps and settings.at_end and not (settings.every and n_steps % settings.every == 0):
+        updates.append(range(n_steps, n_steps + 1))
+    return updates
+
+
+def _held_out_tasks(recipe: Recipe, registry: Registry) -> int | None:
+    """Number of tasks of a held-out evaluation; 0 if the run makes none, None if they cannot be read."""
+    if not (recipe.eval.every or recipe.eval.at_start or recipe.eval.at_end):
+        return 0
     try:
-        return len(eval_tasks(registry.make("tasks", recipe.tasks), recipe.eval)), updates
+        return len(eval_tasks(registry.make("tasks", recipe.tasks), recipe.eval))
     except KernelRLError:
-        return None, updates
+        return None
 
 
 def example_prompt(recipe: Recipe, registry: Registry) -> tuple[Message, ...]:

@@ -1,7 +1,8 @@
 """Merging of recipe layers: base recipes (`extends`), the recipe, then the overrides of the command line.
 
-Mappings are merged key by key; lists are replaced. The origin of every path is recorded, so that a message can name
-the file and line of a value.
+Mappings are merged key by key; lists are replaced. A mapping that names another alternative of its key replaces the
+inherited one: `history.keep: {best: 2}` replaces `{last: 3}`. The origin of every path is recorded, so that a message
+can name the file and line of a value.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 import attrs
 
 from kernelrl_core.plugins.registry import registry
+from kernelrl_core.recipe.alternatives import names_another_alternative
 from kernelrl_core.recipe.blocks import block_at, component_name, core_keys
 from kernelrl_core.recipe.problems import COMMAND_LINE, Origin, Problem, RecipeError
 from kernelrl_core.sources import yaml
@@ -42,13 +44,20 @@ class Merged:
                 return self.origins[path[:end]]
         return Origin(COMMAND_LINE)
 
+    def latest_origin(self, path: Keys) -> Origin:
+        """The origin of `path`, or of a key below it that a later layer has set."""
+        files = [shown_path(source) for source in self.sources]
+        own = self.origin(path)
+        below = [origin for keys, origin in self.origins.items() if keys[: len(path)] == path]
+        last = max([own, *below], key=lambda origin: _rank(origin, files))
+        return last if _rank(last, files) > _rank(own, files) else own
+
     def ordered(self, problems: Iterable[Problem]) -> list[Problem]:
         """Mistakes in the order of the files read, then of their lines; those of the command line last."""
         files = [shown_path(path) for path in self.sources]
 
         def place(problem: Problem) -> tuple[int, int]:
-            source = problem.origin.source
-            return files.index(source) if source in files else len(files), problem.origin.line or 0
+            return _rank(problem.origin, files), problem.origin.line or 0
 
         return sorted(problems, key=place)
 
@@ -218,18 +227,26 @@ def _merge_maps(
     path: Keys,
     origins: dict[Keys, Origin],
     new_origins: Mapping[Keys, Origin],
+    component: str = "",
 ) -> dict[Any, Any]:
+    """
+    Args:
+        component: name of the component whose block contains `path`; empty outside of a block.
+    """
     result = dict(below)
     spelt = {str(key): key for key in result}
     for key, value in above.items():
         here = (*path, str(key))
         key = spelt.get(str(key), key)
         old = result.get(key)
-        if isinstance(old, Mapping) and isinstance(value, Mapping):
+        merges = isinstance(old, Mapping) and isinstance(value, Mapping)
+        if merges and not names_another_alternative(here, component, old, value):
             old = _without_old_options(old, value, here, origins)
+            block = block_at(here)
+            named = component if block is None else str(component_name(block, {**old, **value}, registry()))
             if here in new_origins:
                 origins[here] = new_origins[here]
-            result[key] = _merge_maps(old, value, here, origins, new_origins)
+            result[key] = _merge_maps(old, value, here, origins, new_origins, named)
         else:
             _forget(origins, here)
             origins.update({keys: origin for keys, origin in new_origins.items() if keys[: len(here)] == here})
@@ -251,6 +268,11 @@ def _without_old_options(
     for key in old.keys() - kept.keys():
         _forget(origins, (*path, str(key)))
     return kept
+
+
+def _rank(origin: Origin, files: Sequence[str]) -> int:
+    """Position of the layer of an origin: that of its file, or behind all files for the command line."""
+    return files.index(origin.source) if origin.source in files else len(files)
 
 
 def _forget(origins: dict[Keys, Origin], path: Keys) -> None:

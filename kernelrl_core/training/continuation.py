@@ -11,6 +11,7 @@ import attrs
 from kernelrl_core.errors import KernelRLError, UsageError
 from kernelrl_core.planning.load import LoadedRecipe, load_recipe
 from kernelrl_core.plugins.registry import Registry
+from kernelrl_core.recipe.differences import changes, differences
 from kernelrl_core.recipe.structure import component_block
 from kernelrl_core.runs.checkpoints import checkpoint_damage, choose_checkpoint
 from kernelrl_core.runs.directory import RunDir, find_run
@@ -18,7 +19,7 @@ from kernelrl_core.sources.yaml import load_yaml
 from kernelrl_core.tasks.curriculum import TaskSchedule
 from kernelrl_core.tasks.selection import training_tasks
 
-__all__ = ["Origin", "accept_changes", "choose_origin", "differences", "extend_run", "run_recipe"]
+__all__ = ["Origin", "accept_changes", "choose_origin", "extend_run", "run_recipe"]
 
 
 def run_recipe(run: RunDir, registry: Registry, overrides: Sequence[str] = ()) -> LoadedRecipe:
@@ -52,11 +53,6 @@ def _without_ignored_rules(saved: Mapping[str, Any], registry: Registry) -> list
     return [f"forbid=[{', '.join(kept)}]"] if kept != forbid else []
 
 
-def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """A text such as `train.steps (20 -> 30)` for each key of two resolved recipes that differs and has an effect."""
-    return [f"{key} ({_shown(before)} -> {_shown(after)})" for key, before, after in _changes(old, new)]
-
-
 def extend_run(run: RunDir, wanted: LoadedRecipe, registry: Registry) -> None:
     """Give a finished run the recipe `wanted`, which differs from its own in a higher `train.steps` only, so that the
     run continues. It then equals a run that was started with `wanted`. The caller holds the lock of the run.
@@ -73,7 +69,7 @@ def extend_run(run: RunDir, wanted: LoadedRecipe, registry: Registry) -> None:
     require_unchanged(run)
     own = run_recipe(run, registry)
     old, new = own.recipe.train.steps, wanted.recipe.train.steps
-    others = [change for change in _changes(own.resolved, wanted.resolved) if change[0] not in _LENGTH]
+    others = [change for change in changes(own.resolved, wanted.resolved) if change[0] not in _LENGTH]
     if others:
         listed = ", ".join(differences(own.resolved, wanted.resolved))
         raise UsageError(
@@ -91,9 +87,11 @@ def extend_run(run: RunDir, wanted: LoadedRecipe, registry: Registry) -> None:
         )
     if new <= old:
         raise UsageError(f"--extend: train.steps={new} is not above the {old} steps that run {run.path} has made")
-    if own.recipe.train.warmup_ratio > 0:
+    train = own.recipe.train
+    if train.warmup_ratio > 0 or train.learning_rate_schedule != "constant":
+        key = "train.warmup_ratio" if train.warmup_ratio > 0 else "train.learning_rate_schedule"
         raise UsageError(
-            f"--extend: the learning rates of run {run.path} depend on its number of steps (train.warmup_ratio), so a "
+            f"--extend: the learning rates of run {run.path} depend on its number of steps ({key}), so a "
             "longer run would have had others",
             fix=branch,
             see="run-changed",
@@ -192,19 +190,3 @@ def choose_origin(text: str, policy: str) -> Origin:
 
 
 _LENGTH = ("train.steps", "train.epochs")
-
-
-def _changes(old: Any, new: Any, path: Sequence[str] = ()) -> list[tuple[str, Any, Any]]:
-    """(key, old value, new value) for each key of plain data that differs."""
-    if isinstance(old, Mapping) and isinstance(new, Mapping):
-        return [
-            change
-            for key in dict.fromkeys((*old, *new))
-            for change in _changes(old.get(key), new.get(key), (*path, str(key)))
-        ]
-    return [] if old == new or path == ("train", "exact_resume") else [(".".join(path), old, new)]
-
-
-def _shown(value: Any) -> str:
-    text = "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -12,16 +12,17 @@ from collections.abc import Sequence
 from typing import Literal
 
 from kernelrl_core.algorithms.credit import Credit, loss_denominator, training_samples
+from kernelrl_core.algorithms.learning_rates import learning_rate
 from kernelrl_core.algorithms.loss_shaping import shape_samples, split_evenly
 from kernelrl_core.interfaces.policies import PolicyCapabilities, TrainablePolicy
 from kernelrl_core.monitoring.costs import CostMeter, spent_on_training
 from kernelrl_core.monitoring.timeline import Timeline
 from kernelrl_core.plugins.boundary import plugin_boundary
-from kernelrl_core.recipe.schema import Recipe, TrainSettings
+from kernelrl_core.recipe.schema import Recipe
 from kernelrl_core.rollout.episode import reply_limit
 from kernelrl_core.types.training import Loss, LossSample, OptimizerSettings, TrainingSample, Update
 
-__all__ = ["Learner", "StepUpdate", "learning_rate", "streaming_obstacle"]
+__all__ = ["Learner", "StepUpdate", "streaming_obstacle"]
 
 
 class Learner:
@@ -143,13 +144,6 @@ def streaming_obstacle(recipe: Recipe, capabilities: PolicyCapabilities) -> str:
     if train.mismatch is not None:
         return "train.mismatch rejects samples before they are divided among substeps"
     return ""
-
-
-def learning_rate(train: TrainSettings, step: int, n_steps: int) -> float:
-    """Learning rate of a step (from 0): with W = int(warmup_ratio * n_steps) warmup steps, learning_rate * min(1,
-    (step + 1) / W); constant if W is 0."""
-    warmup = int(train.warmup_ratio * n_steps)
-    return train.learning_rate * min(1.0, (step + 1) / warmup) if warmup else train.learning_rate
 
 
 def _n_tokens(samples: Sequence[TrainingSample | LossSample]) -> int:

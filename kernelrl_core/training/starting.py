@@ -12,6 +12,7 @@ from kernelrl_core.errors import UsageError
 from kernelrl_core.planning.load import LoadedRecipe
 from kernelrl_core.planning.plan import preflight
 from kernelrl_core.plugins.registry import Registry
+from kernelrl_core.recipe.differences import differences
 from kernelrl_core.runs.directory import RunDir, find_run
 from kernelrl_core.runs.provenance import provenance, retriever_identity
 from kernelrl_core.training import continuation
@@ -53,7 +54,7 @@ def existing_run(path: Path, loaded: LoadedRecipe, registry: Registry) -> RunDir
     if not (run.path / "provenance.json").exists() or run.blank():
         return None
     own = continuation.run_recipe(run, registry)
-    if changed := continuation.differences(own.resolved, loaded.resolved):
+    if changed := differences(own.resolved, loaded.resolved):
         raise UsageError(
             f"run {run.path} was started with another recipe; it differs in {', '.join(changed)}",
             fix=f"kernelrl resume {run.path}, choose another --name, or raise train.steps of the finished run with "

@@ -117,7 +117,7 @@ def test_an_estimate_assumes_replies_of_maximum_length_and_growing_prompts() -> 
         history=HistorySettings(keep=LastHistory(1)),
         sampling=SamplingOptions(max_tokens=100, extend=Extension(1, 150)),
     )
-    found = spent_at_most(whole, 500, episodes=2, steps=range(2), on_gpu=True, trains=True)
+    found = spent_at_most(whole, 500, episodes=2, steps=[range(2)], on_gpu=True, trains=True)
     assert found == Spent(15_600, 1_500, 17_100, 36.0)
 
 
@@ -126,9 +126,9 @@ def test_an_estimate_includes_the_scored_tokens(changes: dict[str, Any], passes:
     """4 episodes of one turn: 4 * 500 prompt and 4 * 100 reply tokens are trained on; each pass scores all 2,400."""
     whole = recipe(sampling=SamplingOptions(max_tokens=100))
     whole = attrs.evolve(whole, train=attrs.evolve(whole.train, **changes))
-    found = spent_at_most(whole, 500, episodes=4, steps=range(1), on_gpu=False, trains=True)
+    found = spent_at_most(whole, 500, episodes=4, steps=[range(1)], on_gpu=False, trains=True)
     assert found == Spent(2_000, 400, 2_400, 0.0, passes * 2_400)
-    evaluated = spent_at_most(whole, 500, episodes=4, steps=range(1), on_gpu=False, trains=False)
+    evaluated = spent_at_most(whole, 500, episodes=4, steps=[range(1)], on_gpu=False, trains=False)
     assert evaluated == Spent(2_000, 400)
 
 

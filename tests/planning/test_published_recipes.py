@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from decimal import ROUND_UP, Context, Decimal
 from pathlib import Path
 
@@ -147,6 +148,40 @@ def test_the_amounts_in_a_header_are_those_of_a_dry_run_without_tasks(
     header = " ".join((RECIPES / f"{name}.yaml").read_text().split("\n\n")[0].replace("#", " ").split())
     assert f"{reply}, {prompt} and {train} million tokens" in header
     assert "no task was read: prompts of 2,000 tokens are assumed, held-out evaluation is excluded" in plan_notes(facts)
+
+
+CLONE = os.environ.get("KERNELBENCH_ROOT", "")
+"""A clone of KernelBench, at the commit of the bundled audit."""
+
+
+def header_of(name: str) -> str:
+    return " ".join((RECIPES / f"{name}.yaml").read_text().split("\n\n")[0].replace("#", " ").split())
+
+
+@pytest.mark.skipif(not CLONE, reason="KERNELBENCH_ROOT names no clone of KernelBench")
+@pytest.mark.parametrize(
+    "name", ["kevin", "kevin_triton", "kevin_tinker", "single_turn", "raicl", "dr_kernel", "hip_multi_turn"]
+)
+def test_the_amounts_in_a_header_are_those_of_a_dry_run_with_tasks(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    recipe = load(name, "retriever=null") if name == "raicl" else load(name)
+    facts = plan(name, recipe, registry())
+    amounts = (facts[key] for key in ("reply_tokens_at_most", "prompt_tokens", "train_tokens_at_most"))
+    reply, prompt, train = map(in_millions, amounts)
+    header = header_of(name)
+    assert f"at most {reply}, {prompt} and {train} million tokens (replies, prompts, training" in header
+    if " hours of a GPU at 3 s" in header:
+        assert f", {facts['gpu_seconds'] / 3600:.2g} hours of a GPU" in header.replace("; ", ", ")
+    if " steps of " in header:
+        assert f"{facts['steps']} steps of {facts['samples_per_step']} samples" in header
+    if " tasks that are left" in header:
+        assert f"the {facts['tasks']} tasks that are left" in header
+    if name == "kevin":
+        assert facts["tasks_excluded"] == 4 + 20
+        assert "without the 4 training tasks that the audit found" in header
+        assert "without the 20 that equal a held-out task" in header
 
 
 def test_kevin_is_the_published_algorithm() -> None:

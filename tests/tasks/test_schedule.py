@@ -9,11 +9,15 @@ from hypothesis import strategies as st
 
 from kernelrl_core.errors import UsageError
 from kernelrl_core.recipe.schema import TrainSettings
-from kernelrl_core.tasks.schedule import schedule
+from kernelrl_core.tasks import schedule as schedules
 from kernelrl_core.types import SampleId
 from kernelrl_core.types.seeds import derived_seed, sample_seed
 
 IDS = [f"t{i}" for i in range(10)]
+
+
+def schedule(ids: list[str], train: TrainSettings, seed: int) -> list[list[int]]:
+    return list(schedules.schedule(ids, train, seed))
 
 
 def settings(**changes: object) -> TrainSettings:
@@ -67,6 +71,12 @@ def test_batches_do_not_repeat_tasks_and_every_pass_is_complete(n: int, size: in
 def test_longer_run_starts_with_the_batches_of_a_shorter_one() -> None:
     assert schedule(IDS, settings(steps=9), 1)[:4] == schedule(IDS, settings(steps=4), 1)
     assert schedule(IDS, settings(steps=4), 1) != schedule(IDS, settings(steps=4), 2)
+
+
+def test_a_batch_of_a_long_run_is_computed_without_the_later_ones() -> None:
+    long = schedules.schedule(IDS, settings(steps=10**9), 1)
+    assert len(long) == 10**9
+    assert long[:4] == schedule(IDS, settings(steps=4), 1)
 
 
 def test_sample_seeds_are_distinct_and_reproducible() -> None:

@@ -29,7 +29,6 @@ from kernelrl_core.recipe.schema import (
 )
 from kernelrl_core.rollout.session import require_learning
 from kernelrl_core.runs.directory import RunDir
-from kernelrl_core.training.learner import learning_rate
 from kernelrl_core.types import SampleId
 from kernelrl_testing.fakes import FakeEnvironment, FakePolicy, FakeTasks, numbered_tasks
 from kernelrl_testing.training import make_recipe, train_here
@@ -272,12 +271,6 @@ def test_loss_denominator_counts_filtered_samples(tmp_path: Path) -> None:
     done = begin(tmp_path / "run")
     assert len(done.policy.updates) == 4
     assert all(done.divided_by(step, 16 * 2) for step in range(4))
-
-
-@pytest.mark.parametrize(("step", "expected"), [(0, 2.857e-7), (6, 2e-6), (7, 2e-6), (247, 2e-6)])
-def test_learning_rate_warms_up(step: int, expected: float) -> None:
-    settings = TrainSettings(learning_rate=2e-6, warmup_ratio=0.03)
-    assert learning_rate(settings, step, 248) == pytest.approx(expected, rel=1e-3)
 
 
 def test_cache_hits_count_kernels_seen_before_in_canonical_order(tmp_path: Path) -> None:

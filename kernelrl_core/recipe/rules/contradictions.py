@@ -8,7 +8,7 @@ from typing import Any
 
 from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.recipe.blocks import uses
-from kernelrl_core.recipe.rules import components, evaluation, prompts, rewards, tasks, training
+from kernelrl_core.recipe.rules import components, evaluation, prompts, ranges, rewards, tasks, training
 from kernelrl_core.recipe.rules.components import own_problems
 from kernelrl_core.recipe.rules.contradiction import Contradiction
 
@@ -30,6 +30,7 @@ RULES: tuple[Rule, ...] = (
     tasks.warm_start,
     prompts.context,
     training.length,
+    ranges.number_limits,
     training.group_size,
     training.group_comparison,
     training.declared_capabilities,

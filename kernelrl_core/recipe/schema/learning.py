@@ -70,6 +70,11 @@ class TrainSettings:
     """Learning rate of Adam after warmup."""
     warmup_ratio: Fraction = Fraction(0.0)
     """Share of the steps in which the learning rate rises linearly to `learning_rate`."""
+    learning_rate_schedule: Literal["constant", "linear", "cosine"] = "constant"
+    """Learning rate after warmup: `constant`, or falling in a line or a half cosine to the floor after the last step.
+    """
+    learning_rate_floor: Fraction = Fraction(0.0)
+    """Share of `learning_rate` to which the schedule `linear` or `cosine` falls."""
     substeps: PositiveInt = PositiveInt(1)
     """Optimizer steps per batch. Above 1, the later ones are off-policy."""
     loss: str = "importance_sampling"

@@ -41,7 +41,8 @@ def command(file: str, overrides: tuple[str, ...], output: str | None, force: bo
     done = convert(given)
     name = output or f"recipes/{given.path.stem}.yaml"
     try:
-        for warning in checked_recipe(name, Merged(done.recipe, done.origins), registry()).warnings:
+        checked = checked_recipe(name, Merged(done.recipe, done.origins), registry())
+        for warning in (*checked.warnings, *checked.training_warnings):
             click.echo(f"warning: {warning}", err=True)
     except RecipeError as error:
         # A recipe for another machine may name a plugin that is not installed here.

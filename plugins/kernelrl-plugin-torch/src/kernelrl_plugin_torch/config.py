@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -127,6 +127,12 @@ class TorchConfig(PolicyConfig):
 
     def context_limit(self) -> int | None:
         return self.context_tokens or (SCRATCH_CONTEXT if self.model is None else _context_of(self.model))
+
+    def idle_options(self) -> Mapping[str, str]:
+        if self.model is None:
+            return {}
+        why = "`model` is set, so no model is built from scratch"
+        return dict.fromkeys(("width", "layers", "heads", "vocabulary", "token_min_tasks"), why)
 
     def problems(self) -> Iterable[str]:
         if self.model is not None and _is_path(self.model) and not Path(self.model).expanduser().is_dir():
