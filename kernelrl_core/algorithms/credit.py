@@ -85,8 +85,9 @@ def assign_credit(
 
 
 def planned_samples(recipe: Recipe, n_tasks: int) -> int | None:
-    """Number of training samples of a step, known before the rollout; None where episodes may stop early."""
-    if recipe.episode.stop != "never":
+    """Number of training samples of a step, known before the rollout; None where episodes may stop early, or uniform
+    groups are replaced."""
+    if recipe.episode.stop != "never" or recipe.train.refill:
         return None
     return n_tasks * recipe.train.group_size * recipe.episode.turns
 
@@ -96,7 +97,8 @@ def loss_denominator(batch: Sequence[Credit], train: TrainSettings, max_tokens: 
 
     With n samples in the step, `train.length_norm` selects: `tokens`: sum of the reply lengths, but n with
     `train.ratio: sequence`; `per_sample`: n; `max_tokens`: n times `max_tokens`; a number L: n times L; `none`: n. The
-    result is at least 1 / `train.substeps`. Filtered samples count, so filtering changes no other sample's weight.
+    result is at least 1 / `train.substeps`. Filtered samples count, so filtering changes no other sample's weight; with
+    `train.refill`, uniform groups do not count, because other groups took their places.
 
     Source: `max_tokens` is the constant of Dr. GRPO, arXiv 2503.20783; `tokens` is the token mean of DAPO,
     arXiv 2503.14476; `per_sample`, with `per_sample` of `shape_samples`, is the mean of GRPO, arXiv 2402.03300, and of
@@ -108,7 +110,8 @@ def loss_denominator(batch: Sequence[Credit], train: TrainSettings, max_tokens: 
         planned: n, including masked samples; None: n is the number of samples that are not masked. `tokens` always sums
             over the samples that are not masked.
     """
-    turns = [credit.turn for credit in batch if not credit.masked]
+    is_replaced = {"uniform"} if train.refill else set()
+    turns = [credit.turn for credit in batch if not credit.masked and credit.exclusion_reason not in is_replaced]
     n = len(turns) if planned is None else planned
     if train.length_norm == "tokens" and train.ratio != "sequence":
         total = sum(len(turn.reply.tokens) for turn in turns)
@@ -121,8 +124,12 @@ def loss_denominator(batch: Sequence[Credit], train: TrainSettings, max_tokens: 
     return max(total, 1) / train.substeps
 
 
-def training_samples(batch: Sequence[Credit]) -> tuple[TrainingSample, ...]:
-    """The samples that are neither masked nor filtered, in the order of `batch`."""
+def training_samples(batch: Sequence[Credit], temperature: float = 1.0) -> tuple[TrainingSample, ...]:
+    """The samples that are neither masked nor filtered, in the order of `batch`.
+
+    Args:
+        temperature: that of their log-probabilities.
+    """
     return tuple(
         TrainingSample(
             id=str(credit.turn.id),
@@ -130,6 +137,7 @@ def training_samples(batch: Sequence[Credit]) -> tuple[TrainingSample, ...]:
             tokens=credit.turn.reply.tokens,
             sampler_logprobs=credit.turn.reply.logprobs,
             advantage=credit.advantage,
+            temperature=temperature,
         )
         for credit in batch
         if credit.advantage is not None and not credit.exclusion_reason

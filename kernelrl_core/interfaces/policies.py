@@ -8,7 +8,7 @@ A `TrainablePolicy` has `update`, `save` and `load`, and further methods by its 
 
 | method | capability | needed by |
 |---|---|---|
-| `logprobs(samples, "current")` | `logprobs` | `train.mismatch` |
+| `logprobs(samples, "current")` | `logprobs` | `train.mismatch`, `train.importance_cap` |
 | `logprobs(samples, "reference")` | `reference` | `train.kl` |
 | `backward(samples, loss)` | `streams` | computing gradients while others are still sampled (docs/pipelining.md) |
 | `export(directory)` | `exports` | `kernelrl export --as weights`; use as `learner` of policy `openai` |
@@ -60,9 +60,13 @@ class PolicyCapabilities:
     streams: bool = False
     """True if `backward` is implemented."""
     logprobs: bool = False
-    """True if `logprobs` is implemented for the current weights. `train.mismatch` needs it."""
+    """True if `logprobs` is implemented for the current weights. `train.mismatch` and `train.importance_cap` need it.
+    """
     reference: bool = False
     """True if `logprobs` is implemented for the reference policy. `train.kl` needs it."""
+    tempered: bool = False
+    """True if log-probabilities can be those at the sampling temperature, in replies (`logprobs_temperature` of the
+    settings), in `logprobs` and in the loss (`temperature` of a sample). `train.logprobs_at: sampling` needs it."""
     exports: bool = False
     """True if `export` is implemented."""
 

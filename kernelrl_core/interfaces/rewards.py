@@ -52,6 +52,11 @@ class RewardConfig(ComponentConfig):
         """True if the component is constant unless run time is measured."""
         return False
 
+    def needs_reply_tokens(self) -> int:
+        """Shortest reply, in tokens, for which the component is not constant. The core refuses a recipe with a lower
+        `sampling.max_tokens`."""
+        return 0
+
     def needs_settings(self) -> Mapping[str, Any]:
         """Keys and values of the recipe block `evaluation` without which the component is constant."""
         return {}

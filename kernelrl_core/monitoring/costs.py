@@ -145,7 +145,7 @@ def spent_on_training(tokens: int, train: TrainSettings, *, scored: int) -> Spen
         scored: those among them in whole steps, which are scored once more for each of `train.mismatch` (under the
             current weights) and `train.kl` (under the reference policy).
     """
-    passes = (train.mismatch is not None) + (train.kl > 0)
+    passes = train.needs_current_logprobs + (train.kl > 0)
     return Spent(train_tokens=tokens, scored_tokens=scored * passes)
 
 

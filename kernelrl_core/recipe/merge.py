@@ -239,8 +239,11 @@ def _merge_maps(
         here = (*path, str(key))
         key = spelt.get(str(key), key)
         old = result.get(key)
-        merges = isinstance(old, Mapping) and isinstance(value, Mapping)
-        if merges and not names_another_alternative(here, component, old, value):
+        if (
+            isinstance(old, Mapping)
+            and isinstance(value, Mapping)
+            and not names_another_alternative(here, component, old, value)
+        ):
             old = _without_old_options(old, value, here, origins)
             block = block_at(here)
             named = component if block is None else str(component_name(block, {**old, **value}, registry()))

@@ -33,6 +33,7 @@ __all__ = [
     "Renderer",
     "is_good_enough",
     "is_verified",
+    "logprobs_temperature",
     "lose_episode",
     "reply_limit",
     "run_episode",
@@ -180,6 +181,7 @@ class EpisodeRunner:
             top_k=sampling.top_k,
             stop=sampling.stop,
             seed=sample_seed(recipe.seed, self.id.purpose, where, self.task.id),
+            logprobs_temperature=logprobs_temperature(recipe),
         )
         return SampleRequest(where, fitted.prompt, settings)
 
@@ -305,3 +307,12 @@ def reply_limit(recipe: Recipe, step: int) -> int:
     """Reply limit in tokens at a step: `sampling.max_tokens`, or that of `sampling.extend` from its step on."""
     extend = recipe.sampling.extend
     return extend.max_tokens if extend is not None and step >= extend.after_step else recipe.sampling.max_tokens
+
+
+def logprobs_temperature(recipe: Recipe) -> float:
+    """Temperature of the log-probabilities in training: `sampling.temperature` or 1 (`train.logprobs_at`). 1 at
+    sampling temperature 0, which has no distribution."""
+    at = recipe.train.logprobs_at
+    if at is None:
+        at = "sampling" if recipe.policy.options.capabilities().tempered else 1
+    return recipe.sampling.temperature or 1.0 if at == "sampling" else 1.0

@@ -115,6 +115,7 @@ def session_rollout(
     step: int,
     finished: Mapping[SampleId, Turn],
     order: Order = "canonical",
+    first_index: int = 0,
 ) -> Rollout:
     """A rollout of `tasks` with the policy of a session, not started.
 
@@ -123,6 +124,7 @@ def session_rollout(
         step: training step, or number of updates before a held-out evaluation.
         finished: turns of an interrupted run. They are not sampled or evaluated again, and their groups see the same
             examples.
+        first_index: index of the first task in the step; above 0 for tasks in place of earlier ones.
     """
     environment = session.environment
     retrieved: dict[int, RetrievedExamples] = {}
@@ -132,13 +134,14 @@ def session_rollout(
         """The examples of a group, retrieved once for all of its episodes."""
         async with retrieving[index]:
             if index not in retrieved:
-                first = (finished.get(EpisodeId(purpose, step, index, number).turn(0)) for number in range(episodes))
+                places = (EpisodeId(purpose, step, first_index + index, number) for number in range(episodes))
+                first = (finished.get(place.turn(0)) for place in places)
                 recorded = next((turn for turn in first if turn is not None and not turn.masked), None)
                 retrieved[index] = await environment.examples(tasks[index], recorded)
             return retrieved[index]
 
     async def run(index: int, number: int) -> Episode:
-        place = EpisodeId(purpose, step, index, number)
+        place = EpisodeId(purpose, step, first_index + index, number)
         turns: list[Turn] = []
         while (turn := finished.get(place.turn(len(turns)))) is not None:
             turns.append(turn)

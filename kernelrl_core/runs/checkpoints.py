@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from kernelrl_core.storage import disk_error, remove_directory, replace_director
 
 __all__ = [
     "begin_from",
+    "best_checkpoint",
     "checkpoint_damage",
     "checkpoint_name",
     "choose_checkpoint",
@@ -157,7 +158,7 @@ def kept_checkpoints(run: RunDir) -> dict[str, Mapping[str, Any]]:
 
 
 def choose_checkpoint(run: RunDir, name: str, *, also: Sequence[str] = ()) -> Mapping[str, Any]:
-    """The row of a checkpoint by name (`000004`, `4` or `last`).
+    """The row of a checkpoint by name (`000004`, `4`, `last`, or `best` by `train.keep_best`).
 
     Args:
         also: other names that the caller accepts, for the message.
@@ -174,6 +175,8 @@ def choose_checkpoint(run: RunDir, name: str, *, also: Sequence[str] = ()) -> Ma
     kept = kept_checkpoints(run)
     names = list(kept)
     wanted = checkpoint_name(int(name)) if name.isdecimal() else name
+    if wanted == "best" and (best := best_checkpoint(rows)) is not None:
+        wanted = str(best["name"])
     found = kept.get(names[-1] if wanted == "last" and names else wanted)
     if found is not None:
         return found
@@ -184,17 +187,29 @@ def choose_checkpoint(run: RunDir, name: str, *, also: Sequence[str] = ()) -> Ma
             fix="choose one that is left; train.keep_checkpoints keeps more",
             see="checkpoint",
         )
+    if wanted == "best":
+        raise LookupFailed(
+            f"no checkpoint of run {run.path} is marked as the best one",
+            fix="set train.keep_best to a metric of the held-out evaluation, such as eval/pass@1",
+            see="checkpoint",
+        )
     names = [*names, *(["last"] if names else []), *also]
     close = nearest(wanted, names)
     hint = f"did you mean {close!r}? known" if close else "known"
     raise LookupFailed(f"no checkpoint {name!r} in {directory}; {hint}: {', '.join(names) or 'none'}")
 
 
-def prune_checkpoints(directory: Path, keep: int | None) -> None:
-    """Remove the files of all but the `keep` most recent checkpoints; None keeps all."""
+def best_checkpoint(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    """The row of the checkpoint with the highest value of `train.keep_best`; None if no row has one."""
+    return next((row for row in reversed(rows) if row.get("best")), None)
+
+
+def prune_checkpoints(directory: Path, keep: int | None, also: Collection[str] = ()) -> None:
+    """Remove the files of all but the `keep` most recent checkpoints, and those named in `also`; None keeps all."""
     names = sorted(path.name for path in directory.iterdir() if not path.name.startswith("."))
     for name in names[: -keep if keep else 0]:
-        remove_directory(directory / name)
+        if name not in also:
+            remove_directory(directory / name)
 
 
 def sweep(directory: Path) -> None:

@@ -74,6 +74,14 @@ class RunJournal:
         """First step that is not complete."""
         return int(self.checkpoints[-1]["loop"]["next_step"]) if self.checkpoints else 0
 
+    def is_best(self, row: Mapping[str, Any], metric: str | None) -> bool:
+        """Whether a step with these metrics has a higher value of `metric` than every checkpoint before. False without
+        a metric or a value."""
+        if metric is None or metric not in row:
+            return False
+        earlier = [found["metrics"][metric] for found in self.checkpoints if metric in found["metrics"]]
+        return all(row[metric] > value for value in earlier)
+
     def finished_turns(self, step: int, tasks: Sequence[Task]) -> dict[SampleId, Turn]:
         """Recorded turns of an interrupted step, whose batch is `tasks`."""
         rows = self._open_samples.get(step, [])

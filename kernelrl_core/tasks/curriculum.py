@@ -66,6 +66,13 @@ class TaskSchedule:
         seed = derived_seed(self._recipe.seed, "stage", self._stage)
         return [pool[index] for index in schedule([task.id for task in pool], train, seed)[-1][:size]]
 
+    def spare(self, step: int) -> list[Task]:
+        """The tasks that replace uniform groups of a step (`train.refill`), in the order in which they are used: all
+        tasks that are not in its batch, in a random order that seed and step determine."""
+        in_batch = {task.id for task in self.batch(step)}
+        others = [task for task in self._pools[self._stage] if task.id not in in_batch]
+        return sorted(others, key=lambda task: derived_seed(self._recipe.seed, "refill", step, task.id))
+
     def learn(self, step: int, groups: Sequence[Group], row: Mapping[str, Any]) -> dict[str, float]:
         """Update the curriculum with the results of a step; returns additional values for its metrics row."""
         if self._recipe.curriculum is None:

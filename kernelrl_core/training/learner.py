@@ -19,7 +19,7 @@ from kernelrl_core.monitoring.costs import CostMeter, spent_on_training
 from kernelrl_core.monitoring.timeline import Timeline
 from kernelrl_core.plugins.boundary import plugin_boundary
 from kernelrl_core.recipe.schema import Recipe
-from kernelrl_core.rollout.episode import reply_limit
+from kernelrl_core.rollout.episode import logprobs_temperature, reply_limit
 from kernelrl_core.types.training import Loss, LossSample, OptimizerSettings, TrainingSample, Update
 
 __all__ = ["Learner", "StepUpdate", "streaming_obstacle"]
@@ -33,6 +33,7 @@ class Learner:
         self.recipe, self.policy, self.meter, self.timeline = recipe, policy, meter, timeline
         self.label = f"policy {recipe.policy.use!r}"
         self.loss = Loss(train.loss, train.clip_low, train.clip_high, train.ratio_level)
+        self.temperature = logprobs_temperature(recipe)
         self.streams = not streaming_obstacle(recipe, policy.capabilities)
 
     def begin(self, step: int, n_steps: int, planned: int | None) -> StepUpdate:
@@ -62,7 +63,7 @@ class StepUpdate:
             KernelRLError: the policy failed.
         """
         self._credits += credits
-        self._samples += training_samples(credits)
+        self._samples += training_samples(credits, self._learner.temperature)
         accumulated = sum(self._accumulated)
         # The first substep has at least this many samples, whatever groups follow.
         certain = -(-len(self._samples) // self._learner.recipe.train.substeps)
@@ -90,9 +91,10 @@ class StepUpdate:
                 self._denominator(self._credits),
                 per_sample=train.weighs_samples,
                 mismatch=train.mismatch,
-                current=await self._logprobs(samples, "current") if train.mismatch is not None else None,
+                current=await self._logprobs(samples, "current") if train.needs_current_logprobs else None,
                 kl=train.kl,
                 reference=await self._logprobs(samples, "reference") if train.kl else None,
+                importance_cap=train.importance_cap,
             )
             learner.meter.add(spent_on_training(0, train, scored=_n_tokens(samples)))
             metrics = dict(shaped.metrics)
@@ -143,6 +145,10 @@ def streaming_obstacle(recipe: Recipe, capabilities: PolicyCapabilities) -> str:
         return "train.kl subtracts a mean over all tokens of the step"
     if train.mismatch is not None:
         return "train.mismatch rejects samples before they are divided among substeps"
+    if train.importance_cap is not None:
+        return "train.importance_cap needs log-probabilities of the whole step"
+    if train.refill:
+        return "train.refill samples other groups at the end"
     return ""
 
 

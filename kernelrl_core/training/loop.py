@@ -13,7 +13,7 @@ import functools
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -27,7 +27,14 @@ from kernelrl_core.monitoring.monitor import Monitor
 from kernelrl_core.plugins.boundary import plugin_boundary, wrong_return
 from kernelrl_core.rollout.groups import Rollout, RolloutQueue, session_rollout
 from kernelrl_core.rollout.session import Session
-from kernelrl_core.runs.checkpoints import checkpoint_name, load_checkpoint, prune_checkpoints, save_checkpoint, sweep
+from kernelrl_core.runs.checkpoints import (
+    best_checkpoint,
+    checkpoint_name,
+    load_checkpoint,
+    prune_checkpoints,
+    save_checkpoint,
+    sweep,
+)
 from kernelrl_core.runs.directory import RunDir, now
 from kernelrl_core.runs.rows import require_turns
 from kernelrl_core.runs.run_journal import RunJournal, RunRecorder
@@ -99,11 +106,23 @@ async def train_step(
     update = run.learner.begin(step, schedule.n_steps, planned)
     groups: list[Group] = []
     batch: list[Credit] = []
-    async for group in rollouts.groups(step):
+
+    async def add(group: Group) -> None:
         credits_ = assign_credit([group], estimator(run), recipe.returns, recipe.train, recipe.seed)
         groups.append(group)
-        batch += credits_
+        batch.extend(credits_)
         await update.add(credits_)
+
+    async for group in rollouts.groups(step):
+        await add(group)
+    n_planned = len(groups)
+    for _ in range(recipe.train.refill):
+        replacing = refill_rollout(run, schedule, step, len(groups), n_planned - n_with_signal(batch))
+        if replacing is None:
+            break
+        async with replacing:
+            async for group in replacing:
+                await add(group)
     require_turns(groups, f"step {step}", resume=f"kernelrl resume {run.directory.path}")
     rolled_out = time.monotonic()
     await rollouts.start_ahead(step)
@@ -118,6 +137,8 @@ async def train_step(
     row = step_metrics(step, schedule.n_steps, groups, batch, update.learning_rate)
     row |= schedule.learn(step, groups, row) | run.monitor.measure(groups)
     row |= run.journal.cache_hit(batch) | learned
+    if recipe.train.refill:
+        row["batch/refilled"] = len(groups) - n_planned
     if recipe.eval.is_due(step + 1, schedule.n_steps):
         await rollouts.start_next(step)  # sampled with the same weights as the held-out evaluation
         row |= await held_out(run, step + 1)
@@ -125,11 +146,42 @@ async def train_step(
     return row | {"time/rollout": rolled_out - began, "time/train": trained - rolled_out}, credit_rows
 
 
+def n_with_signal(batch: Sequence[Credit]) -> int:
+    """Number of groups that contribute a training sample."""
+    return len({credit.turn.id.task_index for credit in batch if not credit.exclusion_reason})
+
+
+def refill_rollout(
+    run: TrainingRun, schedule: TaskSchedule, step: int, n_sampled: int, n_missing: int
+) -> Rollout | None:
+    """The rollout of other tasks in place of groups without a signal, not started; None if there is nothing to do.
+
+    Source: dynamic sampling of DAPO, arXiv 2503.14476, section 3.2.
+
+    Args:
+        n_sampled: number of groups that the step has sampled so far.
+        n_missing: number of groups that the step lacks.
+    """
+    recipe, planned, spare = run.session.recipe, schedule.batch(step), schedule.spare(step)
+    n_used = n_sampled - len(planned)
+    tasks = spare[n_used : n_used + n_missing]
+    if not tasks:
+        return None
+    turns = len(tasks) * recipe.train.group_size * recipe.episode.turns
+    run.monitor.publish(PhaseStarted(f"step {step + 1}, {len(tasks)} groups in place of uniform ones", turns))
+    return session_rollout(
+        run.session, tasks, recipe.train.group_size, run.recorder,
+        purpose="train", step=step, finished=run.journal.finished_turns(step, [*planned, *spare]),
+        order=recipe.train.order, first_index=n_sampled,
+    )  # fmt: skip
+
+
 async def commit(run: TrainingRun, schedule: TaskSchedule, step: int, row: dict[str, Any]) -> None:
     """Write checkpoint files, checkpoint row and metrics row of a step. Adds durations and cost to the metrics row."""
     settings, began = run.session.recipe.train, time.monotonic()
     last = step + 1 == schedule.n_steps
-    if (step + 1) % settings.checkpoint_every == 0 or last or run.stop_requested():
+    is_measured = settings.keep_best is not None and settings.keep_best in row
+    if (step + 1) % settings.checkpoint_every == 0 or is_measured or last or run.stop_requested():
         name, label = checkpoint_name(step + 1), run.session.policy_label
         with run.session.timeline.span("saving"):
             saved = await save_checkpoint(run.learner.policy, run.directory.checkpoints, name, component=label)
@@ -142,10 +194,12 @@ async def commit(run: TrainingRun, schedule: TaskSchedule, step: int, row: dict[
                 **saved,
                 "loop": {"next_step": step + 1, **loop},
                 "metrics": row,
+                "best": run.journal.is_best(row, settings.keep_best),
                 "time": now(),
             }
         )
-        await asyncio.to_thread(prune_checkpoints, run.directory.checkpoints, settings.keep_checkpoints)
+        kept = {best["name"]} if (best := best_checkpoint(run.journal.checkpoints)) is not None else set()
+        await asyncio.to_thread(prune_checkpoints, run.directory.checkpoints, settings.keep_checkpoints, kept)
     else:
         row |= run.monitor.book()
     await run.journal.record_metrics(row)
@@ -181,7 +235,8 @@ async def held_out(run: TrainingRun, update: int) -> dict[str, Any]:
 def step_rollout(run: TrainingRun, schedule: TaskSchedule, step: int) -> Rollout:
     """The rollout of a step, not started."""
     recipe, tasks = run.session.recipe, schedule.batch(step)
-    finished = run.journal.finished_turns(step, tasks)
+    others = schedule.spare(step) if recipe.train.refill else []
+    finished = run.journal.finished_turns(step, [*tasks, *others])
     turns = len(tasks) * recipe.train.group_size * recipe.episode.turns
     run.monitor.publish(PhaseStarted(f"step {step + 1}", turns))
     return session_rollout(

@@ -36,6 +36,8 @@ class SamplingSettings:
     """Strings that end a reply, besides the model's end-of-turn token."""
     seed: int
     """Own seed of this reply, from 0 to 2**63 - 1."""
+    logprobs_temperature: float = 1.0
+    """Temperature of the log-probabilities of the reply; other than 1 only with the capability `tempered`."""
 
 
 @attrs.frozen
@@ -64,6 +66,8 @@ class TrainingSample:
     """[n] log-probabilities of the tokens under the policy that sampled them."""
     advantage: float
     """Advantage of the turn."""
+    temperature: float = 1.0
+    """Temperature of `sampler_logprobs`, and of the log-probabilities to compute."""
 
 
 @attrs.frozen
@@ -80,6 +84,8 @@ class LossSample:
     """[n] log-probabilities of the tokens under the policy that sampled them."""
     advantages: Sequence[float]
     """[n] advantage of each token. The loss of an optimizer step is the plain sum over its tokens."""
+    temperature: float = 1.0
+    """Temperature of the log-probabilities in the loss: the logits are divided by it."""
 
 
 @attrs.frozen

@@ -75,8 +75,41 @@ def test_kl_penalty_subtracts_the_mean_over_samples_that_were_not_rejected() -> 
     assert shaped.metrics["kl_reference"] == pytest.approx(0.3)
 
 
+def test_truncated_importance_weights_multiply_the_advantages() -> None:
+    """p_sampler 0.5 and 0.1, p_trainer 0.25 and 0.4: ratios 0.5 and 4, truncated to 0.5 and 2; A = 3 over 4."""
+    sample = _sample("a", (math.log(0.5), math.log(0.1)), 3.0)
+    trainer = [math.log(0.25), math.log(0.4)]
+    shaped = shape_samples([sample], 4.0, current=[trainer], importance_cap=2.0)
+    assert shaped.samples[0].advantages == pytest.approx((0.375, 1.5))
+    assert shaped.samples[0].sampler_logprobs == tuple(trainer)  # the ratio of the loss is to p_trainer
+    assert shaped.metrics == pytest.approx(
+        {"importance_weight_mean": 1.25, "importance_truncated": 0.5, "mismatch": (math.log(2) + math.log(4)) / 2}
+    )
+
+
+def test_importance_weights_follow_rejection_and_the_kl_penalty() -> None:
+    samples = [_sample("a", (-1.0,), 3.0), _sample("b", (-1.0, -2.0), 1.0)]
+    wide = MismatchSettings(sequence_low=PositiveFloat(0.5), sequence_high=PositiveFloat(1.5))
+    shaped = shape_samples(
+        samples,
+        1.0,
+        mismatch=wide,
+        current=[[-3.0], [-1.0 + math.log(1.1), -2.0]],
+        kl=1.0,
+        reference=[[-9.0], [-1.2, -2.4]],
+        importance_cap=2.0,
+    )
+    # b alone is left: d = [0.2, 0.4], A + 0.3 - d = [1.1, 0.9], times the weights 1.1 and 1.
+    assert shaped.samples[0].advantages == pytest.approx((1.21, 0.9))
+
+
+def test_a_huge_ratio_is_truncated() -> None:
+    shaped = shape_samples([_sample("a", (-2000.0,), 1.0)], 1.0, current=[[-1.0]], importance_cap=2.0)
+    assert shaped.samples[0].advantages == pytest.approx((2.0,))
+
+
 def test_missing_log_probabilities_raise() -> None:
-    with pytest.raises(ValueError, match="requires `current`"):
+    with pytest.raises(ValueError, match="require `current`"):
         shape_samples([_sample("a", (-1.0,), 3.0)], 1.0, mismatch=MismatchSettings())
     with pytest.raises(ValueError, match="requires `reference`"):
         shape_samples([_sample("a", (-1.0,), 3.0)], 1.0, kl=0.5)
@@ -103,6 +136,11 @@ def test_shaped_sample_keeps_id_tokens_and_sampler_log_probabilities() -> None:
     (shaped,) = shape_samples([sample], 2.0).samples
     assert (shaped.id, shaped.prompt_tokens, shaped.tokens) == ("a", (7, 8), (5, 6))
     assert (shaped.sampler_logprobs, shaped.advantages) == ((-0.5, -0.25), (1.5, 1.5))
+
+
+def test_shaped_sample_keeps_its_temperature() -> None:
+    sample = TrainingSample("a", (7, 8), (5, 6), (-0.5, -0.25), 3.0, 0.7)
+    assert shape_samples([sample], 2.0).samples[0].temperature == 0.7
 
 
 def test_log_probabilities_without_their_setting_change_nothing() -> None:

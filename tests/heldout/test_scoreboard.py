@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelrl_core.heldout.intervals import wilson_interval
-from kernelrl_core.heldout.scoreboard import pass_at_k, scoreboard
+from kernelrl_core.heldout.scoreboard import measures, pass_at_k, scoreboard
 from kernelrl_core.recipe.schema import EvalSettings, NonNegativeFloat, PositiveInt
 from kernelrl_core.types import (
     Episode,
@@ -44,6 +44,10 @@ def group(*attempts: list[Turn]) -> Group:
 )
 def test_pass_at_k(n: int, correct: int, k: int, expected: float) -> None:
     assert pass_at_k(n, correct, k) == pytest.approx(expected)
+
+
+def test_the_settings_name_every_result() -> None:
+    assert sorted(SETTINGS.result_names()) == sorted(measures([group([turn(RIGHT, 1.5)])], SETTINGS))
 
 
 def test_pass_at_k_needs_k_samples() -> None:

@@ -1,4 +1,4 @@
-"""No number of a recipe is silent: every value of every key acts, gets a warning, or is refused."""
+"""Numbers of a recipe are never silent: every value of every key acts, gets a warning, or is refused."""
 
 from __future__ import annotations
 
@@ -44,6 +44,7 @@ ZERO_ACTS = {
     "train.beta2": "no mean",
     "train.weight_decay": "none, the default",
     "train.staleness": "none, the default",
+    "train.refill": "none, the default",
     "curriculum.stages.*.until.above": "the stage ends as soon as it may",
     "curriculum.stages.*.weights.*": "the reward is off in the stage",
     "curriculum.stages.*.levels.*": "a level that no task has is refused",

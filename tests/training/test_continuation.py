@@ -41,4 +41,4 @@ def test_rules_that_an_override_names_are_not_ignored(tmp_path: Path) -> None:
 def test_differences_name_keys_and_values() -> None:
     old = {"seed": 0, "train": {"steps": 20, "kl": 0.0, "exact_resume": True}, "forbid": ["a"]}
     new = {"seed": 0, "train": {"steps": 30, "kl": 0.0, "exact_resume": None, "loss": "ppo"}, "forbid": []}
-    assert differences(old, new) == ["train.steps (20 -> 30)", "train.loss (null -> ppo)", "forbid (['a'] -> [])"]
+    assert differences(old, new) == ["train.steps (20 -> 30)", "train.loss (null -> ppo)", "forbid ([a] -> [])"]

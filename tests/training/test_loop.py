@@ -10,7 +10,7 @@ import attrs
 import pytest
 
 from kernelrl_core.algorithms import advantages
-from kernelrl_core.api.errors import InfrastructureError, KernelRLError, UsageError
+from kernelrl_core.api.errors import InfrastructureError, KernelRLError, LookupFailed, UsageError
 from kernelrl_core.api.loggers import Logger
 from kernelrl_core.monitoring.loggers import LoggerThreads
 from kernelrl_core.recipe.schema import (
@@ -28,6 +28,7 @@ from kernelrl_core.recipe.schema import (
     VerifySettings,
 )
 from kernelrl_core.rollout.session import require_learning
+from kernelrl_core.runs.checkpoints import choose_checkpoint
 from kernelrl_core.runs.directory import RunDir
 from kernelrl_core.types import SampleId
 from kernelrl_testing.fakes import FakeEnvironment, FakePolicy, FakeTasks, numbered_tasks
@@ -122,6 +123,76 @@ def test_a_run_writes_every_row_once(tmp_path: Path) -> None:
     assert done.rows("checkpoints")[-1]["metrics"] == done.rows("metrics")[-1]
     assert sorted(p.name for p in done.run.checkpoints.iterdir()) == ["000003", "000004"]
     assert len({settings.seed for _, settings in done.policy.requests}) == len(done.policy.requests)
+
+
+def test_the_best_checkpoint_by_a_held_out_metric_is_kept(tmp_path: Path) -> None:
+    recipe = attrs.evolve(
+        RECIPE,
+        train=attrs.evolve(RECIPE.train, steps=8, keep_checkpoints=1, checkpoint_every=3, keep_best="eval/pass@1"),
+    )
+    done = begin(tmp_path / "run", recipe=recipe)
+    rows = done.rows("checkpoints")
+    assert [row["name"] for row in rows] == ["000002", "000003", "000004", "000006", "000008"]
+    measured = {row["name"]: row["metrics"]["eval/pass@1"] for row in rows if "eval/pass@1" in row["metrics"]}
+    best = max(measured, key=lambda name: measured[name])  # the first one with the highest value
+    assert [row["name"] for row in rows if row["best"]][-1] == best
+    assert sorted(path.name for path in done.run.checkpoints.iterdir()) == sorted({best, "000008"})
+    assert choose_checkpoint(done.run, "best")["name"] == best
+
+
+def test_without_keep_best_no_checkpoint_is_the_best(tmp_path: Path) -> None:
+    done = begin(tmp_path / "run")
+    with pytest.raises(LookupFailed, match=r"no checkpoint of run .* is marked as the best one"):
+        choose_checkpoint(done.run, "best")
+
+
+REFILL = attrs.evolve(
+    RECIPE,
+    episode=EpisodeSettings(turns=1),
+    train=attrs.evolve(RECIPE.train, refill=2, group_size=2, learning_rate=0.0, keep_checkpoints=None),
+    eval=EvalSettings(),
+)
+
+
+def test_uniform_groups_are_replaced_by_groups_of_other_tasks(tmp_path: Path) -> None:
+    plain = begin(tmp_path / "plain", recipe=attrs.evolve(REFILL, train=attrs.evolve(REFILL.train, refill=0)))
+    done = begin(tmp_path / "run", recipe=REFILL)
+    refilled = [row["batch/refilled"] for row in done.rows("metrics")]
+    assert sum(refilled) > 0
+    for step, extra in enumerate(refilled):
+        rows = [row for row in done.rows("credits") if row["step"] == step]
+        trained = {row["sample"].split(".")[1] for row in rows if not row["reason"]}
+        trained_before = [row for row in plain.rows("credits") if row["step"] == step and not row["reason"]]
+        assert [row for row in rows if row in trained_before] == trained_before
+        assert len(trained) <= 2
+        assert extra == 0 or len(trained_before) < 4
+        tasks = [row["task_id"] for row in done.rows("samples") if row["step"] == step]
+        assert len(set(tasks)) == 2 + extra
+        # Two groups have a signal, or two rounds, or the five tasks, were not enough.
+        assert len(trained) == 2 or extra >= 2
+
+
+def test_the_loss_denominator_of_a_refilled_step_counts_the_groups_with_a_signal(tmp_path: Path) -> None:
+    done = begin(tmp_path / "run", recipe=REFILL)
+    updates = iter(done.policy.updates)
+    for row in done.rows("metrics"):
+        if not row["train/skipped"]:
+            samples = next(updates).substeps[0]
+            whole = {credit["sample"]: credit["advantage"] for credit in done.rows("credits")}
+            # Two tokens a reply.
+            assert samples[0].advantages[0] == whole[samples[0].id] / (2 * len(samples))
+
+
+@pytest.mark.parametrize("cut", [1, 3, 5, 8, 11])
+def test_a_refilled_step_that_is_cut_off_resumes_to_the_same_rows(tmp_path: Path, cut: int) -> None:
+    whole = begin(tmp_path / "whole", recipe=REFILL)
+    run = RunDir.create(tmp_path / "run", {"seed": REFILL.seed}, {})
+    run.unlock()
+    lines = whole.run.journal_path("samples").read_text().splitlines(keepends=True)
+    run.journal_path("samples").write_text("".join(lines[:cut]))
+    again = begin(tmp_path / "run", resume=True, recipe=REFILL)
+    assert again.rows("credits") == whole.rows("credits")
+    assert again.metrics() == whole.metrics()
 
 
 def test_training_consumes_samples_in_canonical_order(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ Rule = Callable[..., Iterator[Contradiction]]
 RULES: tuple[Rule, ...] = (
     rewards.measured_times,
     rewards.needed_settings,
+    rewards.reply_lengths,
     rewards.reward_of_a_hack,
     evaluation.least_precision,
     rewards.correctness_gap,
@@ -37,6 +38,8 @@ RULES: tuple[Rule, ...] = (
     training.mismatch_bounds,
     training.optimizer,
     training.resume_and_staleness,
+    training.refill,
+    training.best_metric,
     training.budget,
     prompts.sampling_settings,
     prompts.template,

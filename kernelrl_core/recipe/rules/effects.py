@@ -279,12 +279,12 @@ _TRAINING_RULES: tuple[IdleRule, ...] = (
 _NO_LEARNING: tuple[tuple[str, Callable[[Recipe], bool], str], ...] = (
     (
         "sampling.temperature",
-        lambda recipe: recipe.sampling.temperature == 0,
+        lambda recipe: not recipe.sampling.temperature,
         "is 0: all replies to a prompt are equal, so the episodes of a group are equal and the policy learns nothing",
     ),
     (
         "train.learning_rate",
-        lambda recipe: recipe.train.learning_rate == 0,
+        lambda recipe: not recipe.train.learning_rate,
         "is 0: the policy learns nothing",
     ),
     ("train.steps", lambda recipe: recipe.train.steps == 0, "is 0: the policy learns nothing"),

@@ -95,6 +95,7 @@ RANGES: Mapping[str, Range] = {
     "train.mismatch.sequence_low": Range(1e-6, 1, "filters nothing", "filters replies without a mismatch"),
     "train.mismatch.sequence_high": Range(1, 1e6, "filters replies without a mismatch", "filters nothing"),
     "train.mismatch.token_min": Range(1e-20, 0.99, "filters nothing", "filters replies without a mismatch"),
+    "train.importance_cap": Range(0.1, 1e4, "truncates every weight", "truncates no weight"),
     "train.coverage_rejection.threshold": Range(1e-6, 0.99, "acts as 0", "filters every correct kernel"),
     "train.coverage_rejection.ramp": Range(1e-6, 1, "acts as 0", "filters most correct kernels"),
     "train.length_norm": Range(1, 1e7, above="no reply is so long"),
@@ -104,6 +105,7 @@ RANGES: Mapping[str, Range] = {
     "train.eps": Range(1e-20, 0.1, "acts as 0", "it dominates the gradient"),
     "train.weight_decay": Range(1e-9, 10, "acts as 0", "the weights vanish"),
     "train.min_group_size": _COUNT,
+    "train.refill": Range(1, 100, above="a step would sample all tasks"),
     "train.staleness": Range(1, 100, above="no ratio is close to 1 after so many updates"),
     "train.checkpoint_every": _STEPS,
     "train.keep_checkpoints": Range(1, 1e6, above="acts as null: all"),
@@ -131,7 +133,7 @@ RANGES: Mapping[str, Range] = {
     "cost.prices.gpu_hour": _PRICE,
     "cost.gpu_seconds_per_evaluation": Range(1e-6, 1e5, "counts as 0", "no evaluation takes so long"),
 }
-"""Key -> range. `*` stands for the name of a component, or the index of a list. Options of components have their own
+"""Key -> range. `*` is the name of a component, or the index of a list. Options of components have their own
 checks."""
 
 

@@ -12,7 +12,14 @@ from kernelrl_core.interfaces.rewards import RewardBounds
 from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.recipe.rules.components import made
 from kernelrl_core.recipe.rules.contradiction import Contradiction
-from kernelrl_core.recipe.schema import CurriculumSettings, EpisodeSettings, RewardUse, SpeedupStop, VerdictSettings
+from kernelrl_core.recipe.schema import (
+    CurriculumSettings,
+    EpisodeSettings,
+    RewardUse,
+    SamplingOptions,
+    SpeedupStop,
+    VerdictSettings,
+)
 from kernelrl_core.types import EvaluationSettings
 
 __all__ = [
@@ -20,6 +27,7 @@ __all__ = [
     "curriculum_stages",
     "measured_times",
     "needed_settings",
+    "reply_lengths",
     "reward_code",
     "reward_of_a_hack",
 ]
@@ -52,6 +60,17 @@ def needed_settings(rewards: Mapping[str, RewardUse], evaluation: EvaluationSett
                 written = str(wanted).lower()
                 message = f"{use.use!r} has no effect unless evaluation.{key} is {written}"
                 yield Contradiction(("rewards", name), message, f"set evaluation.{key}: {written}, or remove it")
+
+
+def reply_lengths(rewards: Mapping[str, RewardUse], sampling: SamplingOptions) -> Iterator[Contradiction]:
+    """Rewards that act on longer replies than are sampled."""
+    longest = sampling.extend.max_tokens if sampling.extend is not None else sampling.max_tokens
+    for name, use in rewards.items():
+        needed = use.options.needs_reply_tokens() if use.weight else 0
+        if needed > longest:
+            message = f"{use.use!r} has no effect on replies of fewer than {needed:,} tokens"
+            hint = f"lower its options to sampling.max_tokens ({longest:,}), or remove it"
+            yield Contradiction(("rewards", name), message, hint)
 
 
 def reward_of_a_hack(rewards: Mapping[str, RewardUse], verdicts: VerdictSettings) -> Iterator[Contradiction]:

@@ -10,10 +10,11 @@ from kernelrl_core.monitoring.costs import known_prices
 from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.plugins.use import Use
 from kernelrl_core.recipe.rules.contradiction import Contradiction
-from kernelrl_core.recipe.schema import CostSettings, CurriculumSettings, TrainSettings
+from kernelrl_core.recipe.schema import CostSettings, CurriculumSettings, EvalSettings, TrainSettings
 from kernelrl_core.types import EvaluationSettings
 
 __all__ = [
+    "best_metric",
     "budget",
     "coverage",
     "declared_capabilities",
@@ -23,6 +24,7 @@ __all__ = [
     "mismatch_bounds",
     "missing_capabilities",
     "optimizer",
+    "refill",
     "resume_and_staleness",
 ]
 
@@ -82,6 +84,12 @@ def missing_capabilities(
     if train.mismatch is not None and not capabilities.logprobs:
         message = f"policy {policy.use!r} gives no log-probabilities of its current weights to compare with"
         yield Contradiction(("train", "mismatch"), message, "set it to null, or choose another policy")
+    if train.importance_cap is not None and not capabilities.logprobs:
+        message = f"policy {policy.use!r} gives no log-probabilities of its current weights, which the weights need"
+        yield Contradiction(("train", "importance_cap"), message, "set it to null, or choose another policy")
+    if train.logprobs_at == "sampling" and not capabilities.tempered:
+        message = f"policy {policy.use!r} gives log-probabilities at temperature 1 only"
+        yield Contradiction(("train", "logprobs_at"), message, "set it to 1, or choose another policy")
     if train.ratio_level not in capabilities.ratios:
         offered = " or ".join(sorted(capabilities.ratios))
         message = f"policy {policy.use!r} with these options supports only ratio {offered}"
@@ -129,12 +137,37 @@ def resume_and_staleness(
     if train.staleness and curriculum is not None:
         message = "a curriculum selects the tasks of a step from results of the step before"
         yield Contradiction(("train", "staleness"), message, "set it to 0, or remove curriculum")
-    if train.staleness and train.mismatch is not None:
-        message = "train.mismatch compares with the current weights, but stale samples come from earlier weights"
-        yield Contradiction(("train", "staleness"), message, "set it to 0, or set train.mismatch to null")
+    for key in ("mismatch", "importance_cap"):
+        if train.staleness and getattr(train, key) is not None:
+            message = f"train.{key} compares with the current weights, but stale samples come from earlier weights"
+            yield Contradiction(("train", "staleness"), message, f"set it to 0, or set train.{key} to null")
+    if train.staleness and train.refill:
+        message = "train.refill samples the groups of a step until its update, so no step can be sampled ahead"
+        yield Contradiction(("train", "staleness"), message, "set it to 0, or set train.refill to 0")
     if train.staleness >= 3 and train.loss == "importance_sampling":
         message = f"the ratios of importance_sampling are not clipped, and diverge with {train.staleness} stale updates"
         yield Contradiction(("train", "staleness"), message, "set it to 2 or below, or train.loss to ppo or cispo")
+
+
+def refill(train: TrainSettings) -> Iterator[Contradiction]:
+    """Groups in place of uniform ones that are trained on."""
+    if train.refill and not train.drop_uniform_groups:
+        message = "no group is replaced, because uniform groups are trained on (train.drop_uniform_groups)"
+        yield Contradiction(("train", "refill"), message, "set it to 0, or train.drop_uniform_groups to true")
+
+
+def best_metric(train: TrainSettings, eval: EvalSettings) -> Iterator[Contradiction]:  # noqa: A002
+    """A metric of the best checkpoint that no evaluation of the run measures."""
+    metric = train.keep_best
+    if metric is None:
+        return
+    names = {f"eval/{name}" for name in eval.result_names()}
+    if metric not in names:
+        message = f"{metric!r} is no result of the held-out evaluation"
+        yield Contradiction(("train", "keep_best"), message, suggestion(metric, names))
+    elif not eval.every and not eval.at_end:
+        message = "the run makes no held-out evaluation after a step (eval.every, eval.at_end)"
+        yield Contradiction(("train", "keep_best"), message, "set eval.every, or set it to null")
 
 
 def budget(cost: CostSettings, policy: Use, evaluator: Use) -> Iterator[Contradiction]:

@@ -89,6 +89,14 @@ class EvalSettings:
     """Values of p for fast_p, the share of episodes that are correct with a speedup above p. A suspect's speedup counts
     as at most 1; `fast_<p>_as_measured` has it in full."""
 
+    def result_names(self) -> list[str]:
+        """Names of the rates, means and speedups of an evaluation whose baseline is PyTorch eager."""
+        rates = ["correct_rate", "compile_rate", "reward_mean"]
+        rates += [f"pass@{k}" for k in self.pass_at]
+        rates += [f"fast_{p:g}" for p in self.fast_thresholds]
+        rates += [f"fast_{p:g}_as_measured" for p in self.fast_thresholds if p]
+        return [*rates, "geometric_mean_speedup", "geometric_mean_speedup_as_measured"]
+
     def is_due(self, updates: int, n_steps: int) -> bool:
         """Whether a run of `n_steps` evaluates after `updates` steps."""
         return (self.every > 0 and updates % self.every == 0) or (self.at_end and updates == n_steps)

@@ -83,10 +83,17 @@ class TrainSettings:
     """The loss clips the ratio p_train / p_sampled from below at 1 - clip_low. No effect on `importance_sampling`."""
     clip_high: NonNegativeFloat = NonNegativeFloat(0.2)
     """The loss clips the ratio p_train / p_sampled from above at 1 + clip_high. No effect on `importance_sampling`."""
+    logprobs_at: Literal["sampling", 1] | None = None
+    """Temperature of the log-probabilities in ratios, losses and KL penalty: that of `sampling`, so that the ratios are
+    those of the distribution that was sampled from, or 1. Null: `sampling` if the policy can, else 1."""
     kl: NonNegativeFloat = NonNegativeFloat(0.0)
     """Weight of the KL penalty against the reference policy, the weights before the first step. 0: none."""
     mismatch: MismatchSettings | None = None
     """Filter training samples whose sampler and trainer log-probabilities disagree. Null: none."""
+    importance_cap: PositiveFloat | None = None
+    """Truncated importance sampling: weight every token by min(p_trainer / p_sampler, importance_cap), where p_trainer
+    is its probability under the trainer's weights before the step, and take the ratio of the loss to p_trainer. 2 is
+    usual. Null: no weights, and the ratio of the loss is to p_sampler."""
     ratio: Literal["token", "sequence", "sequence_sum"] = "token"
     """Ratio p_train / p_sampled in the loss: of each `token`, or of the whole reply (geometric mean over its tokens).
     With `sequence` (GSPO) the loss has one term per reply; with `sequence_sum` it has that term for each of its tokens.
@@ -112,6 +119,9 @@ class TrainSettings:
     drop_uniform_groups: bool = True
     """Filter groups whose advantages are all 0. A step in which no group remains makes no update and counts as
     skipped."""
+    refill: NonNegativeInt = NonNegativeInt(0)
+    """Times that a step samples other tasks in place of its uniform and masked groups, until `tasks_per_step` groups
+    have a signal. 0: never."""
     min_group_size: PositiveInt = PositiveInt(2)
     """Least episodes of a group without an infrastructure error. A group with fewer is masked."""
     stream: bool = True
@@ -129,6 +139,14 @@ class TrainSettings:
     """Steps between checkpoints. The last step always has one."""
     keep_checkpoints: PositiveInt | None = PositiveInt(3)
     """Number of most recent checkpoints whose files are kept. Null: all."""
+    keep_best: str | None = None
+    """Metric of the held-out evaluation, such as `eval/pass@1`: the checkpoint with its highest value is kept, too, as
+    checkpoint `best`. Every evaluated step then has a checkpoint. Null: none."""
+
+    @property
+    def needs_current_logprobs(self) -> bool:
+        """Whether a step needs the log-probabilities of its samples under the weights before the step."""
+        return self.mismatch is not None or self.importance_cap is not None
 
     @property
     def ratio_level(self) -> Literal["token", "sequence"]:

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelrl_core.api.checkers import Candidate, Evaluation
+from kernelrl_core.api.config import PositiveInt
 from kernelrl_core.api.episodes import Extraction
 from kernelrl_core.api.evaluators import BuildStatus
 from kernelrl_core.api.rewards import Turn
@@ -25,6 +26,7 @@ from kernelrl_plugin_rewards.components import (
     Format,
     Length,
     Milestone,
+    Overlong,
     Speedup,
     Thinking,
 )
@@ -36,6 +38,7 @@ from kernelrl_plugin_rewards.config import (
     FormatConfig,
     LengthConfig,
     MilestoneConfig,
+    OverlongConfig,
     SpeedupConfig,
     ThinkingConfig,
 )
@@ -79,6 +82,16 @@ FORMAT_ERROR = make_turn(Outcome.FORMAT_ERROR, thinking="hm" * 500)
 COMPILE_ERROR = make_turn(Outcome.COMPILE_ERROR)
 INCORRECT = make_turn(Outcome.INCORRECT, passed=3)
 CORRECT = make_turn(Outcome.CORRECT, speedup=2.5)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "score"), [(0, 0.0), (16_384, 0.0), (17_408, -0.25), (18_432, -0.5), (20_480, -1.0), (20_481, -1.0)]
+)
+def test_overlong_is_the_penalty_of_dapo(tokens: int, score: float) -> None:
+    """L = 20,480 and c = 4,096: (16,384 - y) / 4,096 above 16,384 tokens."""
+    reply = values.make_reply("text", (1,) * tokens, logprobs=(-1.0,) * tokens)
+    turn = values.make_turn(Outcome.INCORRECT, reply=reply)
+    assert Overlong(OverlongConfig(limit=PositiveInt(20_480), buffer=PositiveInt(4_096))).score(turn) == score
 
 
 def test_format_scores_usable_code_only() -> None:
@@ -308,6 +321,7 @@ def test_listed_components_are_the_classes_of_this_package() -> None:
         "cuda_l1": (CudaL1, CudaL1Config),
         "thinking": (Thinking, ThinkingConfig),
         "length": (Length, LengthConfig),
+        "overlong": (Overlong, OverlongConfig),
     }
     assert {name: (part.load(), part.load_config()) for name, part in listed.items()} == classes
     assert all(part.summary for part in listed.values())
@@ -342,6 +356,7 @@ rewards = st.one_of(
         lambda c: (c, Thinking(c)),
         st.builds(ThinkingConfig, full=st.integers(0, 20), long=st.integers(21, 40), without=shares, beyond=shares),
     ),
+    st.builds(lambda c: (c, Overlong(c)), st.builds(OverlongConfig, limit=st.integers(2, 9), buffer=st.integers(1, 2))),
     st.builds(lambda c: (c, Length(c)), st.builds(LengthConfig, full=st.integers(0, 20), none=st.integers(21, 40))),
 )
 

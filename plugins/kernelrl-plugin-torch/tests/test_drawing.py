@@ -28,6 +28,14 @@ def test_log_probabilities_ignore_temperature_top_p_and_top_k(logits, sampling) 
     assert logprobs == [pytest.approx(math.log(0.3), abs=1e-6)]
 
 
+def test_log_probabilities_at_a_temperature_are_those_of_the_scaled_logits(logits, sampling) -> None:
+    """p^(1/T) over its sum: with T = 0.5, 0.3² / (0.25 + 0.09 + 0.0225 + 0.0025) = 0.2466."""
+    settings = sampling(temperature=0.5, logprobs_temperature=0.5)
+    tokens, logprobs = draw(logits, torch.tensor([0.8], dtype=torch.float64), [settings])
+    assert tokens == [1]
+    assert logprobs == [pytest.approx(math.log(0.09 / 0.365), abs=1e-6)]
+
+
 def test_temperature_zero_selects_the_most_probable_token(logits, sampling) -> None:
     assert draw(logits, torch.tensor([0.999], dtype=torch.float64), [sampling(temperature=0.0)])[0] == [0]
 

@@ -170,6 +170,29 @@ def test_training_metrics_at_unchanged_weights(make_context, bundled, sampling, 
     run(work())
 
 
+def test_sampler_and_trainer_agree_at_the_sampling_temperature(
+    make_context, bundled, sampling, make_update, optimizer
+) -> None:
+    async def work() -> None:
+        policy = await started(make_context())
+        prompt = policy.render(bundled[0].messages)
+        settings = [sampling(seed, temperature=0.7, logprobs_temperature=0.7) for seed in range(4)]
+        replies = await asyncio.gather(*(policy.sample(prompt, one) for one in settings))
+        plain = learnt(prompt, replies, [1.0, 0.0] * 2)
+        samples = [attrs.evolve(sample, temperature=0.7) for sample in plain]
+        at_one = await policy.logprobs(plain, "current")
+        tempered = await policy.logprobs(samples, "current")
+        for sample, found, other in zip(samples, tempered, at_one, strict=True):
+            assert found == pytest.approx(list(sample.sampler_logprobs), abs=1e-4)
+            assert found != pytest.approx(other, abs=1e-2)
+        metrics = await policy.update(make_update(samples, optimizer=optimizer(0.0)))
+        assert metrics["ratio_mean"] == pytest.approx(1.0, abs=1e-4)
+        assert metrics["mismatch"] < 1e-4
+        await policy.aclose()
+
+    run(work())
+
+
 def test_a_sequence_ratio_is_shared_by_the_tokens_of_a_reply(
     make_context, bundled, sampling, make_update, loss, optimizer
 ) -> None:

@@ -69,7 +69,8 @@ class OpenAIConfig(PolicyConfig):
             return PolicyCapabilities()
         theirs: PolicyCapabilities = learner.options.capabilities()
         # The endpoint samples with the adapters of the last step, so the learner's streaming and export do not apply.
-        return attrs.evolve(theirs, deterministic=False, streams=False, exports=False)
+        # Its log-probabilities are those at temperature 1.
+        return attrs.evolve(theirs, deterministic=False, streams=False, exports=False, tempered=False)
 
     def requires(self) -> Requires:
         needs = Requires(modules=("openai",))

@@ -17,6 +17,7 @@ def kernelrl_rewards() -> list[Component]:
         _component("cuda_l1", "CudaL1", "Speedup of a correct kernel, rounded towards 1; robust to timing noise"),
         _component("thinking", "Thinking", "Prefers replies with thinking of moderate length"),
         _component("length", "Length", "Prefers short kernels"),
+        _component("overlong", "Overlong", "0, falling to -1 for replies near or above a token limit, as in DAPO"),
     ]
 
 

@@ -18,11 +18,23 @@ from kernelrl_plugin_rewards.config import (
     FormatConfig,
     LengthConfig,
     MilestoneConfig,
+    OverlongConfig,
     SpeedupConfig,
     ThinkingConfig,
 )
 
-__all__ = ["Compile", "Correctness", "Coverage", "CudaL1", "Format", "Length", "Milestone", "Speedup", "Thinking"]
+__all__ = [
+    "Compile",
+    "Correctness",
+    "Coverage",
+    "CudaL1",
+    "Format",
+    "Length",
+    "Milestone",
+    "Overlong",
+    "Speedup",
+    "Thinking",
+]
 
 
 class Format(Reward):
@@ -164,6 +176,21 @@ class Length(Reward):
         if turn.candidate is None:
             return 0.0
         return 1.0 - _position(len(turn.candidate.source), self._config.full, self._config.none)
+
+
+class Overlong(Reward):
+    """0 for a reply of at most limit - buffer tokens, falling linearly to -1 at the limit, and -1 above it.
+
+    Source: soft overlong punishment of DAPO (arXiv 2503.14476), equation 13: with the length y, the limit L and the
+    buffer c, 0 if y <= L - c, (L - c - y) / c if L - c < y <= L, and -1 if y > L. The paper has L = 20,480 and
+    c = 4,096.
+    """
+
+    def __init__(self, config: OverlongConfig) -> None:
+        self._limit, self._buffer = config.limit, config.buffer
+
+    def score(self, turn: Turn) -> float:
+        return -_position(len(turn.reply.tokens), self._limit - self._buffer, self._limit)
 
 
 def _capped(score: float, cap: float | None) -> float:

@@ -24,6 +24,7 @@ __all__ = [
     "FormatConfig",
     "LengthConfig",
     "MilestoneConfig",
+    "OverlongConfig",
     "SpeedupConfig",
     "ThinkingConfig",
 ]
@@ -190,3 +191,23 @@ class LengthConfig(RewardConfig):
 
     def bounds(self) -> RewardBounds:
         return RewardBounds(low=0.0, high=1.0, gap=-1.0)
+
+
+@attrs.frozen
+class OverlongConfig(RewardConfig):
+    """Options of `overlong`. Lengths are in tokens of the reply."""
+
+    limit: PositiveInt = PositiveInt(20_480)
+    """Length at which the score is -1. Set it to `sampling.max_tokens` or less."""
+    buffer: PositiveInt = PositiveInt(4_096)
+    """Number of tokens below the limit in which the score falls linearly from 0 to -1."""
+
+    def problems(self) -> Iterable[str]:
+        if self.buffer > self.limit:
+            yield f"buffer ({self.buffer}) must not be above limit ({self.limit})"
+
+    def bounds(self) -> RewardBounds:
+        return RewardBounds(low=-1.0, high=0.0, gap=-1.0)
+
+    def needs_reply_tokens(self) -> int:
+        return self.limit - self.buffer + 1

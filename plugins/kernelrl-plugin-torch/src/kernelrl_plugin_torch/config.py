@@ -122,6 +122,7 @@ class TorchConfig(PolicyConfig):
             streams=True,
             logprobs=True,
             reference=True,
+            tempered=True,
             exports=True,
         )
 

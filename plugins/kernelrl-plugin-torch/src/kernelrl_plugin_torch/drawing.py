@@ -30,7 +30,7 @@ def draw(logits: Tensor, numbers: Tensor, settings: list[SamplingSettings | None
         settings: [rows] settings, None for an idle row.
 
     Returns:
-        Tokens, and their natural-log probabilities at temperature 1 without top_p and top_k; both [rows].
+        Tokens, and their natural-log probabilities at `logprobs_temperature` without top_p and top_k; both [rows].
     """
     logits = logits.double()
     temperature = [1.0 if s is None or s.temperature == 0 else s.temperature for s in settings]
@@ -48,7 +48,9 @@ def draw(logits: Tensor, numbers: Tensor, settings: list[SamplingSettings | None
     # After rounding a point can equal the total, which is past the last token with a positive weight.
     last = torch.searchsorted(ladder, ladder[:, -1:].contiguous())
     tokens = torch.minimum(tokens, last)
-    logprobs = logits.gather(1, tokens) - logits.logsumexp(-1, keepdim=True)
+    divisors = [1.0 if s is None else s.logprobs_temperature for s in settings]
+    scaled = logits / torch.tensor(divisors, dtype=torch.float64, device=logits.device)[:, None]
+    logprobs = scaled.gather(1, tokens) - scaled.logsumexp(-1, keepdim=True)
     return tokens[:, 0].tolist(), logprobs[:, 0].tolist()
 
 

@@ -16,7 +16,7 @@ from kernelrl_core.api.errors import MissingPrerequisite, UsageError
 from kernelrl_core.api.policies import Message, prompt_opening
 from kernelrl_plugin_torch.config import TorchConfig
 from kernelrl_plugin_torch.devices import usable_device
-from kernelrl_plugin_torch.language_model import Prefix, PromptAndReply, Scores
+from kernelrl_plugin_torch.language_model import Prefix, PromptAndReply, Scores, tempered
 
 try:
     import transformers
@@ -133,7 +133,7 @@ class HuggingFaceModel:
         ).logits
         # Replies end at the right edge: the n positions before the last one predict a reply of n tokens.
         predicted = [logits[row, kept - 1 - len(pair.reply) : kept - 1] for row, pair in enumerate(batch)]
-        distribution = F.log_softmax(torch.cat(predicted).float(), dim=-1)
+        distribution = F.log_softmax(tempered(torch.cat(predicted).float(), batch), dim=-1)
         targets = torch.tensor([token for pair in batch for token in pair.reply], dtype=torch.long, device=self.device)
         with torch.no_grad():
             entropy = -(distribution.exp() * distribution).sum(-1)

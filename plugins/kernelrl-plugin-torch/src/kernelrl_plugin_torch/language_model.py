@@ -11,7 +11,7 @@ from torch import Tensor
 
 from kernelrl_core.api.policies import Message, Prompt
 
-__all__ = ["Decoder", "LanguageModel", "Prefix", "PromptAndReply", "Scores", "rendered"]
+__all__ = ["Decoder", "LanguageModel", "Prefix", "PromptAndReply", "Scores", "rendered", "tempered"]
 
 
 class PromptAndReply(NamedTuple):
@@ -19,6 +19,8 @@ class PromptAndReply(NamedTuple):
 
     prompt: tuple[int, ...]
     reply: tuple[int, ...]
+    temperature: float = 1.0
+    """Temperature of the log-probabilities of the reply: its logits are divided by it."""
 
 
 def rendered(model: LanguageModel, messages: Sequence[Message]) -> Prompt:
@@ -38,11 +40,23 @@ class Prefix(NamedTuple):
     """[vocabulary] logits of the first token of the reply, float32."""
 
 
+def tempered(logits: Tensor, batch: Sequence[PromptAndReply]) -> Tensor:
+    """Logits of reply tokens, divided by the temperatures of their replies.
+
+    Args:
+        logits: [n_tokens, vocabulary], replies concatenated.
+    """
+    temperatures = [pair.temperature for pair in batch for _ in pair.reply]
+    if all(temperature == 1.0 for temperature in temperatures):
+        return logits
+    return logits / torch.tensor(temperatures, dtype=logits.dtype, device=logits.device)[:, None]
+
+
 class Scores(NamedTuple):
     """Log-probabilities and entropies of reply tokens under the current weights, replies concatenated."""
 
     logprobs: Tensor
-    """[n_tokens] natural-log probability of each token at temperature 1, with gradient."""
+    """[n_tokens] natural-log probability of each token at the temperature of its reply, with gradient."""
     entropy: Tensor
     """[n_tokens] entropy of the distribution of each token, in nats, without gradient."""
 

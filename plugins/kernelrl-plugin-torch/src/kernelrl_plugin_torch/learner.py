@@ -28,6 +28,8 @@ class Datum(NamedTuple):
     """[len(reply)] sampler log-probabilities."""
     advantages: Sequence[float]
     """[len(reply)] advantages, already divided by the loss denominator: the loss is a plain sum."""
+    temperature: float = 1.0
+    """Temperature of the log-probabilities."""
 
 
 class Learner:
@@ -60,7 +62,9 @@ class Learner:
         self._model.module.eval()
         seen: list[Tensor] = []
         for batch in micro_batches(data, self.max_tokens):
-            scores = self._model.score([PromptAndReply(datum.prompt, datum.reply) for datum in batch])
+            scores = self._model.score(
+                [PromptAndReply(datum.prompt, datum.reply, datum.temperature) for datum in batch]
+            )
             device = scores.logprobs.device
             sampled = torch.tensor([x for datum in batch for x in datum.sampled], device=device)
             advantages = torch.tensor([x for datum in batch for x in datum.advantages], device=device)

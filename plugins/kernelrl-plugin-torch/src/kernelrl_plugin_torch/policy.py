@@ -269,7 +269,7 @@ class TorchPolicy(TrainablePolicy):
     async def logprobs(
         self, samples: Sequence[TrainingSample], weights: Literal["current", "reference"]
     ) -> Sequence[Sequence[float]]:
-        pairs = [PromptAndReply(sample.prompt_tokens, sample.tokens) for sample in samples]
+        pairs = [PromptAndReply(sample.prompt_tokens, sample.tokens, sample.temperature) for sample in samples]
         if weights == "reference":
             return await self._do(lambda: self._reference_logprobs(pairs))
         return await self._do(lambda: _present(self._learner).logprobs(pairs))
@@ -388,7 +388,7 @@ class _PartialStep:
 
 
 def _datum(sample: LossSample) -> Datum:
-    return Datum(sample.prompt_tokens, sample.tokens, sample.sampler_logprobs, sample.advantages)
+    return Datum(sample.prompt_tokens, sample.tokens, sample.sampler_logprobs, sample.advantages, sample.temperature)
 
 
 def _bounds(loss: Loss) -> tuple[float, float]:

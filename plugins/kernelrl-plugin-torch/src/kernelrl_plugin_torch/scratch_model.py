@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from kernelrl_core.api.config import write_atomically
 from kernelrl_core.api.policies import Message
 from kernelrl_plugin_torch.devices import usable_device
-from kernelrl_plugin_torch.language_model import Prefix, PromptAndReply, Scores
+from kernelrl_plugin_torch.language_model import Prefix, PromptAndReply, Scores, tempered
 from kernelrl_plugin_torch.scratch_tokenizer import ScratchTokenizer
 
 __all__ = ["TOKENIZER_FILE", "ScratchModel", "described_weights"]
@@ -241,7 +241,8 @@ class ScratchModel:
         before = [row * longest + place for row, pack in enumerate(packs) for place in pack.before]
         places = torch.tensor(before, device=self.device)
         targets = torch.tensor([token for pack in packs for token in pack.targets], device=self.device)
-        distribution = F.log_softmax(self._net.logits(hidden.flatten(0, 1)[places]), dim=-1)
+        logits = self._net.logits(hidden.flatten(0, 1)[places])
+        distribution = F.log_softmax(tempered(logits, batch), dim=-1)
         with torch.no_grad():
             entropy = -(distribution.exp() * distribution).sum(-1)
         return Scores(distribution.gather(1, targets[:, None])[:, 0], entropy)

@@ -68,6 +68,7 @@ class FakePolicy(TrainablePolicy):
         streams=True,
         logprobs=True,
         reference=True,
+        tempered=True,
     )
 
     def __init__(self, weight: float = 0.4, replies: Sequence[str | Reply | BaseException] | None = None) -> None:
