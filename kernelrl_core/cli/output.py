@@ -105,29 +105,46 @@ def table(rows: Sequence[Sequence[object]], *, right: Sequence[int] = ()) -> lis
 
 
 def difference_table(
-    differences: Iterable[Mapping[str, Any]], base: str, changed: str, *, by_seed: bool = False
+    by_changed: Mapping[str, Iterable[Mapping[str, Any]]], base: str = "base", *, by_seed: bool = False
 ) -> list[str]:
     """A table of paired differences: values of both, difference, interval and smallest detectable difference.
 
     Args:
-        differences: `PairedDifference` values as plain data.
-        base, changed: names of the two.
+        by_changed: name of a result that is compared with `base` -> `PairedDifference` values as plain data. With
+            several, the first column names them.
+        base: name of the result that all are compared with.
     """
-    head = ("metric", base, changed, "difference", "95 % interval", "detectable", *(["by seed"] if by_seed else []))
+    several = len(by_changed) > 1
+    last = ["by seed"] if by_seed else []
+    names = ["changed"] if several else list(by_changed)
+    head = [
+        *(["compared"] if several else []),
+        "metric",
+        base,
+        *names,
+        "difference",
+        "95 % interval",
+        "detectable",
+        *last,
+    ]
     rows = [head]
-    for row in differences:
-        if row["difference"] is None:
-            reason = "run time was not measured" if row["metric"] in ("fast_1", "speedup") else "not measured"
-            rows.append((row["metric"], "–", "–", "–", reason, *[""] * (len(head) - 5)))
-            continue
-        interval = (
-            "all tasks equal" if row["interval"] is None else " to ".join(f"{bound:+.3f}" for bound in row["interval"])
-        )
-        detectable = "–" if row["detectable"] is None else f"{row['detectable']:.3f}"
-        means = (f"{row['base']:.3f}", f"{row['changed']:.3f}", f"{row['difference']:+.3f}")
-        seeds = ["  ".join(f"{each:+.3f}" for each in row["by_seed"])] if by_seed else []
-        rows.append((row["metric"], *means, interval, detectable, *seeds))
+    for changed, differences in by_changed.items():
+        for row in differences:
+            rows.append([*([changed] if several else []), *_difference_cells(row, by_seed)])
     return table(rows)
+
+
+def _difference_cells(row: Mapping[str, Any], by_seed: bool) -> list[str]:
+    if row["difference"] is None:
+        reason = "run time was not measured" if row["metric"] in ("fast_1", "speedup") else "not measured"
+        return [row["metric"], "–", "–", "–", reason, "", *([""] if by_seed else [])]
+    interval = (
+        "all tasks equal" if row["interval"] is None else " to ".join(f"{bound:+.3f}" for bound in row["interval"])
+    )
+    detectable = "–" if row["detectable"] is None else f"{row['detectable']:.3f}"
+    means = [f"{row['base']:.3f}", f"{row['changed']:.3f}", f"{row['difference']:+.3f}"]
+    seeds = ["  ".join(f"{each:+.3f}" for each in row["by_seed"])] if by_seed else []
+    return [row["metric"], *means, interval, detectable, *seeds]
 
 
 def _width(text: str) -> int:

@@ -29,6 +29,9 @@ METRICS = {
 }
 """Metric -> its value for a task."""
 
+_SHARES = ("compiled", "correct", "pass@1", "fast_1")
+"""Metrics from 0 to 1, whose differences are from -1 to 1."""
+
 TaskValues = Mapping[str, Mapping[str, float | None]]
 """Task id -> metric -> value; None if it was not measured."""
 
@@ -109,12 +112,15 @@ def _difference(
     differences = [late - early for early, late in zip(old, new, strict=True)]
     # Equal differences do not show how much tasks vary; an interval of width 0 would claim certainty.
     enough = max(differences) - min(differences) > _SAME
+    interval = t_interval(differences) if enough else None
+    if interval is not None and metric in _SHARES:
+        interval = max(-1.0, interval[0]), min(1.0, interval[1])
     return PairedDifference(
         metric,
         base=statistics.fmean(old),
         changed=statistics.fmean(new),
         difference=statistics.fmean(differences),
-        interval=t_interval(differences) if enough else None,
+        interval=interval,
         detectable=detectable_difference(standard_error(differences), len(tasks)) if enough else None,
         by_seed=tuple(
             statistics.fmean(late) - statistics.fmean(early) for early, late in zip(before, after, strict=True)

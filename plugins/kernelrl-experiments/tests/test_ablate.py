@@ -91,7 +91,7 @@ def test_both_recipes_are_trained_with_each_seed_and_compared(kernelrl: Run, tmp
         found = rows(tmp_path / run["path"] / "eval_samples.jsonl")
         correct[run["arm"]] += [row["outcome"] == "correct" for row in found]
     share = {arm: sum(found) / len(found) for arm, found in correct.items()}
-    by_metric = {row["metric"]: row for row in result["differences"]}
+    by_metric = {row["metric"]: row for row in result["comparisons"][0]["differences"]}
     assert list(by_metric) == ["compiled", "correct", "pass@1", "fast_1", "speedup", "reward"]
     # One turn, score 1 if correct, every kernel is built, and every correct one has speedup 1.5.
     assert by_metric.pop("compiled")["difference"] == 0.0
@@ -111,6 +111,41 @@ def test_both_recipes_are_trained_with_each_seed_and_compared(kernelrl: Run, tmp
     assert "step" not in again.stderr
     assert len(again.stdout.splitlines()) == 1 + 6 + 2
     assert f"{by_metric['correct']['difference']:+.3f}" in again.stdout
+
+
+def test_several_values_of_keys_are_compared_in_all_combinations(kernelrl: Run, tmp_path: Path) -> None:
+    values = ("train.learning_rate=0.0", "train.learning_rate=0.1", "train.substeps=2", "train.substeps=1")
+    arguments = ("ablate", "small.yaml", *values, "--seeds", "0,3")
+    planned = kernelrl(*arguments, "--dry-run", "--json")
+    facts = json.loads(planned.stdout)
+    assert facts["arms"] == {
+        "base": [],
+        "changed 1": ["train.learning_rate=0.0", "train.substeps=2"],
+        "changed 2": ["train.learning_rate=0.0", "train.substeps=1"],
+        "changed 3": ["train.learning_rate=0.1", "train.substeps=2"],
+        "changed 4": ["train.learning_rate=0.1", "train.substeps=1"],
+    }
+    one = json.loads(kernelrl("run", "small.yaml", "eval.at_end=true", "--dry-run", "--json").stdout)
+    # 5 recipes with 2 seeds, all of the same size.
+    assert facts["cost"]["reply_tokens_at_most"] == 10 * one["reply_tokens_at_most"]
+    assert facts["cost"]["prompt_tokens"] == 10 * one["prompt_tokens"]
+    done = kernelrl(*arguments, "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)["comparisons"]
+    assert [each["arm"] for each in found] == ["changed 1", "changed 2", "changed 3", "changed 4"]
+    again = kernelrl(*arguments)
+    assert "runs       10, of which 10 are finished" in again.stderr
+    assert "cost       at most 0 reply tokens" in again.stderr
+    lines = again.stdout.splitlines()
+    assert len(lines) == 1 + 4 * 6 + 3
+    assert lines[0].split()[:2] == ["compared", "metric"]
+    assert lines[7].startswith("changed 2  compiled")
+
+
+def test_two_changes_to_the_same_recipe_are_refused(kernelrl: Run) -> None:
+    refused = kernelrl("ablate", "small.yaml", "train.learning_rate=0.1", "train.learning_rate=0.10")
+    assert refused.returncode == 2
+    assert "train.learning_rate=0.10 changes nothing in small.yaml train.learning_rate=0.1" in refused.stderr
 
 
 def test_a_killed_comparison_is_continued(kernelrl: Run, start: Start, tmp_path: Path) -> None:
@@ -148,12 +183,12 @@ def test_eval_only_compares_a_run_with_and_without_the_change(kernelrl: Run, tmp
     assert done.returncode == 0, done.stderr
     assert "evaluations  2, of which 0 are finished" in done.stderr
     assert names(tmp_path / "runs/ablations") == ["a-base-seed1", "a-changed-seed1"]
-    by_metric = {row["metric"]: row for row in json.loads(done.stdout)["differences"]}
+    by_metric = {row["metric"]: row for row in json.loads(done.stdout)["comparisons"][0]["differences"]}
     # A second turn can only solve more.
     assert by_metric["pass@1"]["difference"] > 0
     assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["a", "ablations"]
     again = kernelrl(*arguments)
-    assert json.loads(again.stdout)["differences"] == json.loads(done.stdout)["differences"]
+    assert json.loads(again.stdout)["comparisons"] == json.loads(done.stdout)["comparisons"]
     assert "evaluations  2, of which 2 are finished" in again.stderr
 
 
@@ -165,7 +200,7 @@ def test_a_dry_run_starts_nothing(kernelrl: Run, tmp_path: Path) -> None:
     assert (facts["tasks"], facts["episodes_per_task"]) == (4, 4)
     assert facts["expected_detectable"] == pytest.approx(0.9173, abs=1e-3)
     one = json.loads(kernelrl("ablate", "small.yaml", CHANGE, "eval.max_tasks=4", "--dry-run", "--json").stdout)
-    assert one["changes"] == [CHANGE, "eval.max_tasks=4"]
+    assert one["arms"] == {"base": [], "changed": [CHANGE, "eval.max_tasks=4"]}
     assert not (tmp_path / "runs").exists()
 
 

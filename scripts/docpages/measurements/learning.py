@@ -20,6 +20,13 @@ def seeds(data: Sequence[Any]) -> list[Any]:
     ]
 
 
+def differences(result: Any) -> list[Any]:
+    """The differences of an ablation with one change. An earlier version wrote them without `comparisons`."""
+    compared = result.get("comparisons", [result])
+    found: list[Any] = compared[0]["differences"]
+    return found
+
+
 RETRIEVAL = (
     Measurement(
         "Search in an index",
@@ -93,7 +100,7 @@ RETRIEVAL = (
         "Held-out results of the quickstart with similar kernels in the prompt and without them.",
         (
             rows(
-                lambda data: [row for row in data[0]["differences"] if row["base"] is not None],
+                lambda data: [row for row in differences(data[0]) if row["base"] is not None],
                 ("metric", "metric"),
                 ("with", "base"),
                 ("without", "changed"),

@@ -49,7 +49,7 @@ def comparison_lines(document: Mapping[str, Any]) -> list[str]:
     for pair in document["comparisons"]:
         changed = f"({pair['changed'] + 1})"
         lines += ["", f"{changed} compared with (1): {_tasks_text(pair)}"]
-        lines += difference_table(pair["differences"], "(1)", changed)
+        lines += difference_table({changed: pair["differences"]}, "(1)")
         lines.append(_recipes_text(pair["recipe"]))
         lines += [f"  {change}" for change in pair["recipe"] or ()]
     return [*lines, "", "intervals are over tasks; they do not cover the variation between training runs"]
