@@ -11,6 +11,7 @@ from kernelrl_core.sources.thinking import (
     prompt_opening,
     split_prefill,
 )
+from kernelrl_core.sources.tokenizers import require_lossless_tokenizer
 from kernelrl_core.types.replies import UNKNOWN_TOKEN, Message, Prompt, Reply, estimated_prompt
 from kernelrl_core.types.tasks import WarmStartExample
 from kernelrl_core.types.training import Loss, LossSample, OptimizerSettings, SamplingSettings, TrainingSample, Update
@@ -40,5 +41,6 @@ __all__ = [
     "is_thinking_token",
     "open_think_tag",
     "prompt_opening",
+    "require_lossless_tokenizer",
     "split_prefill",
 ]

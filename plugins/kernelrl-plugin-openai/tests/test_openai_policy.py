@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -334,6 +335,35 @@ def test_one_request_that_always_fails_loses_one_sample(server: OpenAIServer) ->
         return lost.result()
 
     assert isinstance(started(options(server), ask), InfrastructureError)
+
+
+def test_an_endpoint_that_is_gone_after_some_replies_ends_the_command(
+    server: OpenAIServer,
+) -> None:
+    replied = threading.Event()
+
+    def dies_after_one_reply(body: dict[str, Any]) -> str:
+        if body["seed"] == 7:
+            # This request is in flight while the other one gets its reply.
+            replied.wait(DEADLINE_S)
+            return "drop"
+        return ""
+
+    async def ask(policy: OpenAIPolicy) -> Any:
+        server.fail = dies_after_one_reply
+
+        async def other() -> None:
+            await policy.sample(policy.render(ASK), attrs.evolve(SETTINGS, seed=1))
+            replied.set()
+
+        async with asyncio.TaskGroup() as group:
+            lost = group.create_task(asyncio.wait_for(_failure(one_reply(policy)), DEADLINE_S))
+            group.create_task(other())
+        return lost.result()
+
+    ended = started(options(server), ask)
+    assert isinstance(ended, KernelRLError)
+    assert not isinstance(ended, InfrastructureError)
 
 
 @pytest.mark.parametrize("failure", ["half", "not_json", "no_choices"])

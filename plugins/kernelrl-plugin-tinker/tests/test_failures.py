@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import attrs
 import pytest
 from tinker.lib import internal_client_holder
@@ -10,6 +12,7 @@ from kernelrl_core.api.errors import InfrastructureError, MissingPrerequisite, U
 from kernelrl_core.api.policies import Message
 from kernelrl_plugin_tinker.config import TinkerConfig
 from kernelrl_plugin_tinker.policy import TinkerPolicy
+from kernelrl_plugin_tinker.saved import SavedState
 from kernelrl_plugin_tinker.service import ServerGone
 from kernelrl_testing.waiting import wait_until_async
 
@@ -102,6 +105,38 @@ def test_only_kernelrl_tinker_server_has_sequence_ratios(run, policy, proxy) -> 
     assert run(policy(), ratios) == {"token", "sequence"}
     proxy.fault("refused", "/kernelrl/capabilities")
     assert run(policy(), ratios) == {"token"}
+
+
+def test_only_kernelrl_tinker_server_gets_seeds_of_more_than_31_bits(run, sampling, policy, proxy) -> None:
+    seeds: list[int] = []
+
+    async def sample(started: TinkerPolicy) -> None:
+        sampler = started._trainer.sampler
+        original = sampler.sample
+
+        def noting(prompt, count, parameters):
+            seeds.append(parameters.seed)
+            return original(prompt, count, parameters)
+
+        sampler.sample = noting
+        await started.sample(started.render(MESSAGES), sampling(2**40 + 5))
+
+    run(policy(), sample)
+    proxy.fault("refused", "/kernelrl/capabilities")
+    run(policy(), sample)
+    assert seeds == [2**40 + 5, 5]
+
+
+def test_a_path_that_the_sdk_refuses_to_delete_does_not_end_the_run(run, policy, tmp_path) -> None:
+    checkpoint = tmp_path / "checkpoints/000001"
+    checkpoint.mkdir(parents=True)
+
+    async def save(started: TinkerPolicy) -> Any:
+        of_another_form = SavedState("tinker://model_1/step-000001", "tinker://model_1/sampler-000001")
+        started._trainer.at_server.add(of_another_form, "000000")
+        return await started.save(checkpoint)
+
+    assert run(policy(), save)["state"]
 
 
 def test_context_tokens_above_the_model_s_limit_are_refused(run, policy) -> None:

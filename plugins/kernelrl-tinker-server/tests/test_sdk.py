@@ -65,7 +65,10 @@ def test_the_server_provides_the_tokenizer_of_its_own_model(server) -> None:
 
 
 def test_the_server_lists_capabilities_outside_tinkers_api(server) -> None:
-    assert httpx.get(f"{server.base_url}/kernelrl/capabilities").json() == {"ratios": ["sequence", "token"]}
+    assert httpx.get(f"{server.base_url}/kernelrl/capabilities").json() == {
+        "ratios": ["sequence", "token"],
+        "seed_bits": 64,
+    }
 
 
 def test_the_sdk_finds_the_model_and_its_tokenizer(server, service) -> None:

@@ -140,13 +140,15 @@ class Endpoint:
             KernelRLError: see the table of this module.
         """
         patience = self._options.patience_s if patience_s is None else patience_s
-        began = time.monotonic()
+        began = first_failure = time.monotonic()
         n_incomplete = 0
 
         def stop(state: RetryCallState) -> bool:
-            nonlocal n_incomplete
+            nonlocal n_incomplete, first_failure
             failure = state.outcome.exception() if state.outcome else None
             n_incomplete += isinstance(failure, IncompleteResponse)
+            if state.attempt_number == 1:
+                first_failure = time.monotonic()
             return n_incomplete >= _MAX_INCOMPLETE or time.monotonic() + state.upcoming_sleep > began + patience
 
         retrying = AsyncRetrying(
@@ -163,7 +165,8 @@ class Endpoint:
         except Unavailable as error:
             waited = time.monotonic() - began
             failure = f"{self._where}: {error.message}, for {waited:.0f} s"
-            if self._last_response > began:
+            # A response before the first failure does not show that the endpoint still serves.
+            if self._last_response > first_failure:
                 raise InfrastructureError(failure) from None
             raise KernelRLError(
                 failure,

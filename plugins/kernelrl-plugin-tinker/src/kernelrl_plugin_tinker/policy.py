@@ -25,6 +25,7 @@ from kernelrl_core.api.policies import (
     TrainablePolicy,
     TrainingSample,
     Update,
+    require_lossless_tokenizer,
 )
 from kernelrl_plugin_tinker.chat import CHAT_TEMPLATE, Chat, load_tokenizer, make_chat, recommended_renderer
 from kernelrl_plugin_tinker.config import TinkerConfig, problems_of_address
@@ -53,6 +54,7 @@ class TinkerPolicy(TrainablePolicy):
         self.context_tokens: int = options.context_tokens or options.local.context_tokens
         self._model = self._model_key = options.model or ""
         self._learns = False
+        self._seed_bits = 31
         self._own: OwnServer | None = None
         self._service: Service | None = None
         self._trainer: Trainer | None = None
@@ -78,7 +80,9 @@ class TinkerPolicy(TrainablePolicy):
             revive=self._own.revive if self._own is not None else None,
         )
         served = await self._service.connect()
-        self.capabilities = attrs.evolve(self.capabilities, ratios=await self._service.ratios())
+        own = await self._service.own_capabilities()
+        self._seed_bits = own.seed_bits
+        self.capabilities = attrs.evolve(self.capabilities, ratios=own.ratios)
         entry = choose_model(self._model, served, training=self._learns, server=self._service.name)
         self.context_tokens = self._context_of(entry.max_context_length)
         await self._start_chat(context)
@@ -126,6 +130,9 @@ class TinkerPolicy(TrainablePolicy):
         here = Path(self._model).is_dir()
         files = None if here else await _present(self._service).tokenizer_files(self._model)
         tokenizer = await asyncio.to_thread(load_tokenizer, self._model, files)
+        require_lossless_tokenizer(
+            self._model, lambda text: tokenizer.encode(text, add_special_tokens=False), tokenizer.decode
+        )
         self._chat = make_chat(self._model, renderer, tokenizer)
 
     async def aclose(self) -> None:
@@ -153,7 +160,7 @@ class TinkerPolicy(TrainablePolicy):
             )
         parameters = types.SamplingParams(
             max_tokens=min(settings.max_tokens, available),
-            seed=self._seed(settings.seed),
+            seed=settings.seed % 2**self._seed_bits,
             stop=chat.stops(settings.stop),
             temperature=settings.temperature,
             top_p=settings.top_p,
@@ -173,10 +180,6 @@ class TinkerPolicy(TrainablePolicy):
         sampled = await service.retrying(request)
         reason: Literal["stop", "length"] = "length" if sampled.stop_reason == "length" else "stop"
         return chat.read(prompt, list(sampled.tokens), list(sampled.logprobs or ()), reason, settings.stop)
-
-    def _seed(self, seed: int) -> int:
-        # The range of the hosted service is not documented; every server accepts 31 bits.
-        return seed if self._is_local or self._options.on_this_machine else seed % 2**31
 
     # --- learning -------------------------------------------------------------------------------------------------
 
@@ -252,10 +255,13 @@ class TinkerPolicy(TrainablePolicy):
         service, at_server = _present(self._service), _present(self._trainer).at_server
         for path in sorted(directory.glob(f"[!.]*/{STATE_FILE}")):
             at_server.add(SavedState.from_json(json.loads(path.read_text(encoding="utf-8"))), path.parent.name)
+
+        async def listed(run: str) -> Any:
+            return await service.rest.list_checkpoints(run)
+
         for run in at_server.training_runs():
             try:
-                future = service.rest.list_checkpoints(run)
-                found = (await service.call(f"listing the checkpoints of {run}", future, timeout_s=60)).checkpoints
+                found = (await service.call(f"listing the checkpoints of {run}", listed(run), timeout_s=60)).checkpoints
             except KernelRLError as error:
                 _log.info("checkpoints not listed: %s", error.message)
                 continue
@@ -267,10 +273,14 @@ class TinkerPolicy(TrainablePolicy):
         names = (path.parent.name for path in directory.glob(f"*/{STATE_FILE}"))
         superfluous = _present(self._trainer).at_server.superfluous({n for n in names if not n.startswith(".")})
         service = _present(self._service)
+
+        async def delete(path: str) -> None:
+            # The SDK checks the form of a path before it sends anything; servers of others have other forms.
+            await service.rest.delete_checkpoint_from_tinker_path(path)
+
         for path in superfluous:
             try:
-                future = service.rest.delete_checkpoint_from_tinker_path(path)
-                await service.call(f"deleting {path}", future, timeout_s=60)
+                await service.call(f"deleting {path}", delete(path), timeout_s=60)
             except KernelRLError as error:
                 _log.info("checkpoint not deleted: %s", error.message)
 

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
+import attrs
 import httpx
 import tinker
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_exponential, wait_random
@@ -22,7 +23,7 @@ from tinker.lib.retry_handler import RetryConfig
 
 from kernelrl_core.api.errors import InfrastructureError, KernelRLError, MissingPrerequisite, UsageError, nearest
 
-__all__ = ["ServerGone", "Service", "choose_model", "explained"]
+__all__ = ["OwnCapabilities", "ServerGone", "Service", "choose_model", "explained"]
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
@@ -44,6 +45,16 @@ class ServerGone(KernelRLError):
     """The server no longer responds."""
 
     see = "tinker-server"
+
+
+@attrs.frozen
+class OwnCapabilities:
+    """Capabilities that `kernelrl tinker-server` reports beyond Tinker's API; of other servers, those that all have."""
+
+    ratios: frozenset[str]
+    """Supported values of `train.ratio`. Other servers do not document losses with sequence ratios."""
+    seed_bits: int
+    """Bits of a seed. The range of the hosted service is not documented; every server accepts 31 bits."""
 
 
 class Service:
@@ -243,10 +254,10 @@ class Service:
         fields: Mapping[str, dict[str, str]] = await self._extension("tokenizer", model=model)
         return fields.get("files")
 
-    async def ratios(self) -> frozenset[str]:
-        """Supported values of `train.ratio`. Other servers do not document losses with sequence ratios."""
-        fields: Mapping[str, list[str]] = await self._extension("capabilities")
-        return frozenset(fields.get("ratios", ("token",)))
+    async def own_capabilities(self) -> OwnCapabilities:
+        """Capabilities for which Tinker's API has no field."""
+        fields: Mapping[str, Any] = await self._extension("capabilities")
+        return OwnCapabilities(frozenset(fields.get("ratios", ("token",))), int(fields.get("seed_bits", 31)))
 
     async def _extension(self, name: str, **parameters: str) -> Mapping[str, Any]:
         """Response of an endpoint that `kernelrl tinker-server` adds to Tinker's API; empty for other servers."""

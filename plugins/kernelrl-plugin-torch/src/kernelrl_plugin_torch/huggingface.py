@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from kernelrl_core.api.errors import MissingPrerequisite, UsageError
-from kernelrl_core.api.policies import Message, prompt_opening
+from kernelrl_core.api.policies import Message, prompt_opening, require_lossless_tokenizer
 from kernelrl_plugin_torch.config import TorchConfig
 from kernelrl_plugin_torch.devices import usable_device
 from kernelrl_plugin_torch.language_model import Prefix, PromptAndReply, Scores, tempered
@@ -40,7 +40,8 @@ class HuggingFaceModel:
     def __init__(self, options: TorchConfig, *, seed: int) -> None:
         """
         Raises:
-            UsageError: no such directory, no chat template, or `context_tokens` above the model's limit.
+            UsageError: no such directory, no chat template, a tokenizer that changes text, or `context_tokens` above
+                the model's limit.
             MissingPrerequisite: the model cannot be loaded, or a library or the GPU is missing.
         """
         name = str(options.model)
@@ -60,6 +61,7 @@ class HuggingFaceModel:
                 fix="choose an instruction-tuned model",
                 see="hugging-face",
             )
+        require_lossless_tokenizer(name, self._tokens_of, self._tokenizer.decode)
         limit = getattr(net.config.get_text_config(), "max_position_embeddings", None)
         if limit is None and options.context_tokens is None:
             raise UsageError(
@@ -91,13 +93,16 @@ class HuggingFaceModel:
             add_generation_prompt=not continued,
             continue_final_message=continued,
         )
+        return self._tokens_of(text)
+
+    def _tokens_of(self, text: str) -> tuple[int, ...]:
         return tuple(self._tokenizer.encode(text, add_special_tokens=False))
 
     def opening(self, prompt: Sequence[int]) -> str:
         return prompt_opening(prompt, self._tokenizer.decode)
 
     def encode_reply(self, text: str) -> tuple[int, ...]:
-        return (*self._tokenizer.encode(text, add_special_tokens=False), self._turn_end)
+        return (*self._tokens_of(text), self._turn_end)
 
     def decode(self, tokens: Sequence[int]) -> str:
         # Only ends of turn are removed: think tags may be special tokens, but are part of the text.

@@ -147,7 +147,7 @@ class _Server:
 
     async def own_capabilities(self, request: web.Request) -> web.Response:
         """Capabilities that Tinker's API has no field for."""
-        return web.json_response({"ratios": sorted(RATIOS)})
+        return web.json_response({"ratios": sorted(RATIOS), "seed_bits": 64})
 
     async def tokenizer(self, request: web.Request) -> web.Response:
         """The tokenizer's files. Not part of Tinker's API, whose clients load tokenizers from the hub."""
