@@ -24,6 +24,7 @@ from kernelrl_core.types.evaluations import (
 )
 from kernelrl_core.types.hashes import sha256_text
 from kernelrl_core.types.outcomes import Finding, Outcome, Rule, Severity, Verdict
+from kernelrl_core.types.packages import package_problem
 from kernelrl_core.types.replies import EmbeddedSource, KernelFact, SourceFacts
 from kernelrl_core.types.serialization import from_json, to_json
 from kernelrl_core.types.tasks import Task
@@ -63,6 +64,7 @@ __all__ = [
     "from_json",
     "gpu_device_name",
     "lock_directory",
+    "package_problem",
     "read_response",
     "serve_request",
     "sha256_text",

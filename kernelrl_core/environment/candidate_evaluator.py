@@ -27,6 +27,7 @@ from kernelrl_core.plugins.output import output_to_stderr
 from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.recipe.evaluation_spec import EvaluationSpec
 from kernelrl_core.recipe.prerequisites import require_prerequisites
+from kernelrl_core.sources.packages import imported_texts, top_modules
 from kernelrl_core.types import (
     CHECKER_FAILED,
     Candidate,
@@ -38,6 +39,7 @@ from kernelrl_core.types import (
     Outcome,
     Rule,
     Severity,
+    SourceFacts,
     Task,
     TaskSettings,
     sha256_text,
@@ -58,6 +60,7 @@ class CandidateEvaluator:
     Args:
         checkers: checkers by their names in the recipe.
         secret: key of the hidden input seeds.
+        package: files of the user's package; see `EvaluationRequest.package`.
     """
 
     def __init__(
@@ -68,8 +71,11 @@ class CandidateEvaluator:
         checkers: Mapping[str, Checker],
         service: EvaluationService,
         secret: bytes,
+        package: Mapping[str, str] | None = None,
     ) -> None:
         self.spec, self.backend = spec, backend
+        self.package: Mapping[str, str] = package or {}
+        """Files that the candidates may import. May be replaced between evaluations."""
         rules = {rule.id: rule for checker in checkers.values() for rule in checker.rules}
         self.stated: Mapping[str, Rule] = {id_: rules[id_] for id_ in spec.forbid if id_ in rules}
         """Stated rules by id: the prompt prohibits them, and a finding of one rejects the candidate."""
@@ -89,6 +95,7 @@ class CandidateEvaluator:
         secret: bytes,
         cache_dir: Path | None,
         evaluator: Evaluator | None = None,
+        package: Mapping[str, str] | None = None,
     ) -> CandidateEvaluator:
         """Create the components of an evaluation specification.
 
@@ -96,6 +103,7 @@ class CandidateEvaluator:
             secret: key of the hidden input seeds.
             cache_dir: directory of the evaluation cache; None: no cache.
             evaluator: that of the specification, if there is one already.
+            package: files of the user's package, for a check and never for training.
 
         Raises:
             MissingPrerequisite: this machine lacks prerequisites; the message lists all of them.
@@ -113,6 +121,7 @@ class CandidateEvaluator:
                 identity=str(sorted(versions.items())),
             ),
             secret=secret,
+            package=package,
         )
 
     @property
@@ -226,9 +235,24 @@ class CandidateEvaluator:
         """The candidate with source facts, the findings on its source, and the duration in seconds."""
         begin = time.monotonic()
         with plugin_boundary(f"backend {self.spec.backend.use!r}", "source_facts"):
-            candidate = attrs.evolve(candidate, facts=self.backend.source_facts(candidate.source))
+            candidate = attrs.evolve(candidate, facts=self._facts(candidate.source))
         found = self._check(candidate, task, None)
         return candidate, found, time.monotonic() - begin
+
+    def _facts(self, source: str) -> SourceFacts:
+        """The facts of a source. Kernels that it imports of the package count, if they are launched."""
+        texts = imported_texts(source, self.package)
+        if not texts:
+            return attrs.evolve(self.backend.source_facts(source), own_modules=top_modules(self.package))
+        # One text, so that launches and definitions in several files meet. The lines of the source stay.
+        facts = self.backend.source_facts("\n".join([source, *texts]))
+        last = source.count("\n") + 1
+        return SourceFacts(
+            kernels=tuple(kernel for kernel in facts.kernels if kernel.launched or kernel.line <= last),
+            embedded=tuple(piece for piece in facts.embedded if piece.line <= last),
+            unread=facts.unread,
+            own_modules=top_modules(self.package),
+        )
 
     def _check(self, candidate: Candidate, task: Task, evaluation: Evaluation | None) -> tuple[Finding, ...]:
         findings: list[Finding] = []
@@ -277,4 +301,5 @@ class CandidateEvaluator:
             kernels_complete=not candidate.facts.unread,
             suspect_rules=tuple(sorted({finding.rule for finding in found if finding.severity is not Severity.NOTE})),
             domain=task.domain,
+            package=self.package,
         )

@@ -11,6 +11,7 @@ import attrs
 from kernelrl_core.errors import InfrastructureError
 from kernelrl_core.types.hashes import sha256_text
 from kernelrl_core.types.outcomes import Finding, Outcome
+from kernelrl_core.types.packages import package_problem
 from kernelrl_core.types.replies import SourceFacts
 from kernelrl_core.types.tasks import Task
 from kernelrl_core.version import API_VERSION
@@ -177,6 +178,9 @@ class EvaluationRequest:
     """Rules that checkers found broken in the source. They enable probes that are too expensive for all candidates."""
     domain: str = ""
     """Owner of the task (`Task.domain`). Part of the cache key: domains share no evaluations."""
+    package: Mapping[str, str] = attrs.field(factory=dict)
+    """Files that the candidate may import: path relative to the import root -> text. They are the user's own, as the
+    task is. Training has none: a model could import a finished kernel."""
 
     def require_intact(self) -> None:
         """Check a request that another process sent.
@@ -190,6 +194,8 @@ class EvaluationRequest:
             )
         if sha256_text(self.source) != self.source_sha256 or sha256_text(self.task_source) != self.task_sha256:
             raise InfrastructureError("a source of the request does not match its hash")
+        if problem := package_problem(self.package):
+            raise InfrastructureError(f"the package of the request: {problem}")
 
 
 class BuildStatus(StrEnum):

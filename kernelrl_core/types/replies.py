@@ -120,6 +120,8 @@ class SourceFacts:
     unread: str = ""
     """Parts that could not be parsed and may contain further kernels and launches; empty: the source was parsed
     completely."""
+    own_modules: tuple[str, ...] = ()
+    """Top-level modules of the user's package, which the candidate may import."""
 
 
 @attrs.frozen

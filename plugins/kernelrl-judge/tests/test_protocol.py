@@ -61,7 +61,7 @@ def test_a_failure_comes_back_as_it_was(phase: Phase, kind: str, name: str, text
 @pytest.mark.parametrize(
     "order",
     [
-        LoadOrder(source_offset=0, source_bytes=7, options="{}", disabled=False, builds=True),
+        LoadOrder(source_offset=0, source_bytes=7, package_bytes=0, options="{}", disabled=False, builds=True),
         AttachOrder(inputs=1 << 21, outputs=2 << 21),
         WindowOrder(count=3),
         RecordOrder(

@@ -59,14 +59,21 @@ def cpu_breaches(candidate: Candidate, evaluation: Evaluation) -> Iterator[Breac
     reading = read(candidate.source)
     if reading is not None:
         try:
-            yield from ((RULE, getattr(node, "lineno", None), note) for node, note in _in_python(reading))
+            own = frozenset(candidate.facts.own_modules)
+            yield from ((RULE, getattr(node, "lineno", None), note) for node, note in _in_python(reading, own))
         except HiddenSource as error:
             yield "hidden_source", None, f"the source cannot be read: {error}"
     yield from _in_cpp(candidate.facts.embedded, in_source=True)
     yield from _in_cpp(evaluation.hidden.embedded, in_source=False)
 
 
-def _in_python(reading: Reading) -> Iterator[tuple[ast.AST, str]]:
+def _in_python(reading: Reading, own: frozenset[str]) -> Iterator[tuple[ast.AST, str]]:
+    """Nodes with breaches.
+
+    Args:
+        own: modules of the user's package. The name of a library among them allows nothing.
+    """
+    allowed = _ALLOWED | own.difference(_ARRAY_LIBRARIES, sys.stdlib_module_names)
     optional = {
         id(below)
         for node in reading.nodes
@@ -77,7 +84,7 @@ def _in_python(reading: Reading) -> Iterator[tuple[ast.AST, str]]:
         for name in _imported(node):
             package = name.partition(".")[0]
             may_be_absent = id(node) in optional and package not in (*_ARRAY_LIBRARIES, *sys.stdlib_module_names)
-            if package not in _ALLOWED and not may_be_absent:
+            if package not in allowed and not may_be_absent:
                 yield node, f"import of {name}"
             elif switch := _switch(name):
                 yield node, switch

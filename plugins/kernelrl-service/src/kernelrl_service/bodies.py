@@ -66,6 +66,8 @@ class EvaluationBody:
     """Rules that checkers found broken in the source."""
     domain: str = ""
     """Ignored: the server isolates the tasks of each client."""
+    package: Mapping[str, str] = attrs.field(factory=dict)
+    """Files that the candidate may import: path relative to the import root -> text."""
 
 
 @attrs.frozen

@@ -28,7 +28,14 @@ from kernelrl_core.api.episodes import (
     with_timing,
 )
 from kernelrl_core.api.errors import KernelRLError, MissingPrerequisite, UsageError, suggestion
-from kernelrl_core.api.evaluators import EvaluationRequest, EvaluationSettings, Evaluator, sha256_text, to_json
+from kernelrl_core.api.evaluators import (
+    EvaluationRequest,
+    EvaluationSettings,
+    Evaluator,
+    package_problem,
+    sha256_text,
+    to_json,
+)
 from kernelrl_core.api.tasks import Task
 from kernelrl_service.bodies import EvaluationBody
 from kernelrl_service.options import Limits, ServeOptions
@@ -234,6 +241,7 @@ class Catalogue:
             kernels_complete=complete,
             suspect_rules=body.suspect_rules,
             domain=task.domain,
+            package=body.package,
         )
 
     def _require_short(self, body: EvaluationBody) -> None:
@@ -242,6 +250,8 @@ class Catalogue:
         for name in ("task_id", "backend", "task_sha256", "source_sha256", "seed"):
             if len(getattr(body, name)) > _NAME_LIMIT:
                 raise Problem("invalid", f"{name} has more than {_NAME_LIMIT} characters")
+        if problem := package_problem(body.package):
+            raise Problem("invalid", f"package: {problem}")
 
     def require_size(self, name: str, text: str) -> None:
         """Refuse a text above the limit.

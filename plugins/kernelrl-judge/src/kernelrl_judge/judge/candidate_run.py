@@ -363,6 +363,7 @@ class _CandidateRun:
             self._compiled = self._session.load(
                 request.source,
                 request.backend_options,
+                package=request.package,
                 builds=bool(self._session.builds.language),
                 kernels_off=self._kernels_off,
             )

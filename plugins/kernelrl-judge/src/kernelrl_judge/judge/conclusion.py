@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 from collections.abc import Mapping
@@ -23,6 +24,7 @@ from kernelrl_core.api.evaluators import (
     Outcome,
     Severity,
     SourceFacts,
+    sha256_text,
 )
 from kernelrl_judge.device.facts import machine_facts, no_gpu
 from kernelrl_judge.findings import finding
@@ -365,6 +367,8 @@ def _provenance(request: EvaluationRequest, setting: Setting, run: RunFacts) -> 
         "device": setting.device,
         "task_sha256": request.task_sha256,
     }
+    if request.package:
+        provenance["package_sha256"] = sha256_text(json.dumps(dict(request.package), sort_keys=True))
     if run.sizes:
         provenance["sizes"] = dict(run.sizes)
     return provenance

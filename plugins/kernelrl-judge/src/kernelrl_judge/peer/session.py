@@ -50,11 +50,20 @@ class RunnerSession:
         missing = [str(layer) for layer in decode_tree(frame.body)]
         return Isolation(isolation_level(missing), tuple(missing))
 
-    def load(self, source: str, options: Mapping[str, Any], *, builds: bool, kernels_off: bool) -> str:
+    def load(
+        self,
+        source: str,
+        options: Mapping[str, Any],
+        *,
+        package: Mapping[str, str],
+        builds: bool,
+        kernels_off: bool,
+    ) -> str:
         """Import the candidate.
 
         Args:
             options: of the backend.
+            package: files that the candidate may import (`EvaluationRequest.package`).
             builds: whether the build service compiles its extensions.
             kernels_off: have its kernels do nothing but copy.
 
@@ -65,10 +74,12 @@ class RunnerSession:
             What `RunnerChannel.expect` raises.
         """
         text = source.encode("utf-8", "surrogatepass")
-        self.process.files.share_text(text)
+        files = json.dumps(dict(package)).encode("ascii") if package else b""
+        self.process.files.share_text(text + files)
         order = LoadOrder(
             source_offset=0,
             source_bytes=len(text),
+            package_bytes=len(files),
             options=json.dumps(dict(options)),
             disabled=kernels_off,
             builds=builds,

@@ -54,6 +54,8 @@ class LoadOrder(Order):
     source_offset: int
     """Of the candidate's source in the file of inputs, in bytes."""
     source_bytes: int
+    package_bytes: int
+    """Of the files that it may import, behind the source: path -> text as JSON; 0: there are none."""
     options: str
     """The backend's options as JSON."""
     disabled: bool

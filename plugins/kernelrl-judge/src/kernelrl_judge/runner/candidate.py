@@ -16,6 +16,7 @@ from kernelrl_judge.protocol.failures import Phase
 from kernelrl_judge.protocol.frames import Frame, FrameKind
 from kernelrl_judge.protocol.orders import AttachOrder, ConstructOrder, LoadOrder
 from kernelrl_judge.protocol.values import encode_tree
+from kernelrl_judge.runner import own_package
 from kernelrl_judge.runner.allocations import fill_fresh_memory
 from kernelrl_judge.runner.judge_channel import JudgeChannel
 from kernelrl_judge.runner.model_state import ModelState
@@ -134,6 +135,9 @@ class Candidate:
         source = self.inputs.text(order.source_offset, order.source_bytes)
         with open(self._path, "w", encoding="utf-8", errors="surrogatepass", newline="") as file:
             file.write(source)
+        if order.package_bytes:
+            packed = self.inputs.text(order.source_offset + order.source_bytes, order.package_bytes)
+            own_package.install(json.loads(packed), self._path)
 
     def _replace_load_inline(self, *, idle: bool) -> None:
         from kernelrl_judge.runner import inline_builds

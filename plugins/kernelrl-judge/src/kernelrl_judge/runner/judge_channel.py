@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from kernelrl_judge.protocol.failures import Failure, Phase, encode_failure, lacks_memory
 from kernelrl_judge.protocol.frames import Frame, FrameKind, receive, send
 from kernelrl_judge.protocol.values import encode_tree
+from kernelrl_judge.runner.own_package import folder_of
 
 __all__ = ["JUDGE_CLOSED", "FailureReported", "JudgeChannel", "flush"]
 
@@ -114,12 +115,20 @@ def _described(error: BaseException, phase: Phase, backend: Any, path: str) -> F
 
 
 def _lines_of_candidate(error: BaseException, path: str) -> str:
-    """The lines of a traceback that are in the candidate's file."""
+    """The lines of a traceback that are in the candidate's file, or in its package."""
     with contextlib.suppress(BaseException):
         linecache.checkcache()
-        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
-        last_frames = frames[-_MAX_FRAMES:]
-        return "".join(f"  line {frame.lineno}, in {frame.name}: {frame.line}\n" for frame in last_frames)
+        package = f"{folder_of(path)}/"
+        frames = [
+            frame
+            for frame in traceback.extract_tb(error.__traceback__)
+            if frame.filename == path or frame.filename.startswith(package)
+        ]
+        lines = []
+        for frame in frames[-_MAX_FRAMES:]:
+            file = "" if frame.filename == path else f"{frame.filename.removeprefix(package)} "
+            lines.append(f"  {file}line {frame.lineno}, in {frame.name}: {frame.line}\n")
+        return "".join(lines)
     return ""
 
 
