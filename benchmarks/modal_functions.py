@@ -22,7 +22,7 @@ from provenance import provenance
 from kernelrl_core.api.components import component_block, registry
 from kernelrl_core.api.episodes import CandidateEvaluator, evaluate_kernel, read_evaluation_spec
 from kernelrl_core.api.evaluators import Evaluator, Task, sha256_text
-from kernelrl_lab.suite import read_suite, suite_folder
+from kernelrl_lab.suite import read_hacks, suite_folder
 from kernelrl_plugin_modal import container
 from kernelrl_plugin_modal.app import add_functions
 from kernelrl_plugin_modal.config import ModalConfig
@@ -62,7 +62,7 @@ async def in_process() -> ModalEvaluator:
 def kernels(device: str, backend: str) -> list[tuple[str, Task, str]]:
     example = registry().make("backends", component_block("backend", {"use": backend}, registry())).facts.example
     found = [("example", Task("example", example.reference), example.kernel)]
-    suite, _ = read_suite(suite_folder("honest"), registry=registry())
+    suite, _ = read_hacks(suite_folder("honest"), registry=registry())
     return found + [
         (kernel.id, kernel.task, kernel.source)
         for kernel in suite

@@ -11,6 +11,7 @@ from kernelrl_core.environment.evaluation_service import EvaluationService, requ
 from kernelrl_core.environment.kernel_check import CheckedKernel
 from kernelrl_core.environment.one_kernel import evaluate_kernel, find_backends, why_untimed, with_timing
 from kernelrl_core.environment.scoring import Judgement, PromptExamples
+from kernelrl_core.environment.suite import BrokenPair, SuitePair, read_suite
 from kernelrl_core.planning.load import load_recipe, recipe_from_mapping
 from kernelrl_core.plugins.registry import Registry, registry
 from kernelrl_core.plugins.use import Use
@@ -21,7 +22,7 @@ from kernelrl_core.rollout.episode import EpisodeId, EpisodeRunner, Renderer, re
 from kernelrl_core.rollout.sampler import Sampled, SampleRequest
 from kernelrl_core.runs.directory import find_run
 from kernelrl_core.runs.distill import Choice, distill
-from kernelrl_core.sources.kernel_files import kernel_files, read_kernel
+from kernelrl_core.sources.kernel_files import KernelReader, kernel_files, read_kernel
 from kernelrl_core.tasks.leaks import LeakGuard
 from kernelrl_core.tasks.lookup import find_task
 from kernelrl_core.tasks.schedule import schedule
@@ -33,6 +34,7 @@ from kernelrl_core.types.turns import SampleId, Score, Turn
 
 __all__ = [
     "DEFAULT_EVALUATION",
+    "BrokenPair",
     "CandidateEvaluator",
     "CheckedKernel",
     "Choice",
@@ -44,6 +46,7 @@ __all__ = [
     "ExcludedExample",
     "Extraction",
     "Judgement",
+    "KernelReader",
     "LeakGuard",
     "PromptExamples",
     "Recipe",
@@ -54,6 +57,7 @@ __all__ = [
     "Sampled",
     "Score",
     "ShownExample",
+    "SuitePair",
     "Turn",
     "Use",
     "distill",
@@ -66,6 +70,7 @@ __all__ = [
     "load_recipe",
     "read_evaluation_spec",
     "read_kernel",
+    "read_suite",
     "recipe_from_mapping",
     "registry",
     "reply_limit",

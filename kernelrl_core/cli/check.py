@@ -1,4 +1,4 @@
-"""`kernelrl check`: evaluate kernel files against one task."""
+"""`kernelrl check`: evaluate kernel files against a task, or a suite of kernels against their tasks."""
 
 from __future__ import annotations
 
@@ -8,26 +8,28 @@ import os
 import re
 import time
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
 
 import click
 
-from kernelrl_core.cli.output import print_json, print_lines, table
+from kernelrl_core.cli.junit import JunitCase, write_junit
+from kernelrl_core.cli.output import print_json, print_lines, require_writable, table
 from kernelrl_core.environment.kernel_check import (
-    CheckedKernel,
     CheckOptions,
-    KernelCheck,
+    CheckResult,
     component_keys,
     default_keys,
     open_check,
     why_no_speedup,
 )
 from kernelrl_core.environment.one_kernel import find_backends
-from kernelrl_core.errors import UsageError, more
+from kernelrl_core.errors import ExitCode, MissingPrerequisite, UsageError, more
 from kernelrl_core.planning.load import merge_recipe
 from kernelrl_core.plugins.registry import Registry, registry
 from kernelrl_core.recipe.evaluation_spec import EvaluationSpec
 from kernelrl_core.sources.kernel_files import STANDARD_INPUT, skipped_files
-from kernelrl_core.types import Evaluation, EvaluationSettings, Turn
+from kernelrl_core.types import Evaluation, EvaluationSettings, Turn, Verdict
 
 _KEY_VALUE = re.compile(r"[A-Za-z_]\w*(\.\w+)*=")
 _MAX_LEVEL = 4
@@ -37,37 +39,56 @@ _FOUND = {"clean": "no hack found", "suspect": "suspect", "hack": "hack found"}
 
 
 @click.command("check")
-@click.argument("words", nargs=-1, required=True, metavar="TASK KERNEL... [KEY=VALUE]...")
-@click.option("--backend", "-b", help="Backend of the kernel, such as cuda. Default: that of --recipe, or triton.")
+@click.argument("task_and_kernels", nargs=-1, metavar="[TASK KERNEL...] [KEY=VALUE]...")
+@click.option("--suite", metavar="PATH", help="Evaluate the kernels of this folder or YAML file, each for its task.")
+@click.option(
+    "--backend",
+    "-b",
+    help="Backend of the kernels, such as cuda. Default: that of --recipe, or triton; in a suite, that of each source.",
+)
+@click.option("--function", metavar="NAME", help="The kernel is this function of the file, in place of a ModelNew.")
+@click.option("--path", "package", metavar="DIR", help="Directory of your package, which the kernels import.")
 @click.option("--evaluator", "-e", help="Evaluator component. Default: that of --recipe, a running service, or local.")
 @click.option("--recipe", "-r", help="Take the evaluation keys of this recipe; its other keys may have mistakes.")
 @click.option("--no-timing", is_flag=True, help="Do not measure the speedup.")
 @click.option("--seed", type=int, help="Seed of the inputs, for a reproducible evaluation. Default: random.")
 @click.option("--cache", is_flag=True, help="Use the evaluation cache. Without --seed, the seed is 0.")
-@click.option("--strict", is_flag=True, help="Exit with 1 also for a correct kernel with verdict suspect.")
+@click.option("--lenient", is_flag=True, help="Exit with 0 also for a correct kernel with verdict suspect.")
 @click.option("--confine", is_flag=True, help="Someone else wrote the task: run its reference in a sandbox, too.")
 @click.option("--watch", is_flag=True, help="Evaluate a kernel again when its file changes, until Ctrl-C.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document per kernel, each on one line.")
+@click.option(
+    "--junit",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Also write the results to this file, as JUnit XML for a CI system.",
+)
 @click.pass_context
 def command(
     context: click.Context,
-    words: tuple[str, ...],
+    task_and_kernels: tuple[str, ...],
+    suite: str | None,
     backend: str | None,
+    function: str | None,
+    package: str | None,
     evaluator: str | None,
     recipe: str | None,
     no_timing: bool,
     seed: int | None,
     cache: bool,
-    strict: bool,
+    lenient: bool,
     confine: bool,
     watch: bool,
     as_json: bool,
+    junit: Path | None,
 ) -> None:
     """Evaluate KERNELs against TASK: build, execute in a sandbox, compare the outputs with the reference, and time.
 
-    TASK is the id of a task (see 'kernelrl tasks list') or a file in KernelBench's format. KERNEL is a Python file that
-    defines ModelNew, a saved reply of a model, a folder with such Python files, or - for standard input. Several
-    kernels are evaluated concurrently with one started evaluator. KEY=VALUE override evaluation keys of the recipe.
+    TASK is the id of a task (see 'kernelrl tasks list') or a file in KernelBench's format, or with a function and
+    get_inputs. KERNEL is a Python file that defines ModelNew, or --function; a file of C++, CUDA or HIP with a function
+    of tensors; a saved reply of a model; a folder with such files; or - for standard input. Several kernels are
+    evaluated concurrently with one started evaluator. KEY=VALUE override evaluation keys of the recipe.
+
+    Kernels may import a package of yours if --path names its directory: its files are copied into the sandbox.
 
     A correct kernel is timed where that is possible: C++ on the CPU, other languages on a GPU. Triton's interpreter has
     no meaningful run time; evaluation.timing=true makes that an error.
@@ -75,38 +96,79 @@ def command(
     The reference of a task is executed with your rights. With --confine it has no network, no files and no environment
     variables of yours, and cannot read files that it expects. Use it for tasks that you did not write or read.
 
-    Exit code 0: all kernels are correct; 1: one is not; 3: this machine cannot execute one, and the others are correct.
+    --suite takes many tasks in one call: folders with task.py and kernels beside it; a folder with tasks/NAME.py and
+    kernels/NAME.py; files that are named by the ids of their tasks; or a YAML file with a list `kernels` of entries
+    {task: FILE_OR_ID, kernel: FILE, backend: NAME}.
+
+    Exit code 0: all kernels are correct, and none is suspect; 1: one is not; 2: a task cannot be used; 3: this machine
+    cannot execute one. The first that applies counts, from 1 on.
 
     \b
     Examples:
       kernelrl check starter/1/relu_double my_kernel.py
       kernelrl check my_task.py reply.txt --seed 7 --json
-      kernelrl check starter/1/relu_double kernels/ --strict
+      kernelrl check starter/1/relu_double kernels/ --lenient
       kernelrl check starter/1/relu_double my_kernel.py --watch
+      kernelrl check rms_norm_task.py src/mykernels/rms.py --function rms_norm --path src
+      kernelrl check --suite kernels.yaml --junit results.xml
       kernelrl check my_task.py my_kernel.py -b cuda evaluation.timing_trials=100
     """
     begin = time.monotonic()
-    names, overrides = split_arguments(words)
-    if len(names) < 2:
-        lacking = "no kernel is given" if names else "no task and no kernel are given"
-        raise UsageError(lacking, fix="name a task, then a file with a kernel, or - for standard input")
-    task, *files = names
+    task, files, overrides = _arguments(task_and_kernels, suite)
     if watch and STANDARD_INPUT in files:
         raise UsageError("--watch needs a file, not standard input")
+    if junit is not None:
+        if watch:
+            raise UsageError("--junit and --watch exclude each other: --watch has no last result")
+        require_writable(junit, "--junit")
     for line in skipped_files(files):
         _say(line)
     if recipe:
         merged, chosen = merge_recipe(recipe, [*component_keys(backend, evaluator), *overrides]), None
     else:
         merged, chosen = default_keys(backend, evaluator, overrides, registry())
-    options = CheckOptions(task, tuple(files), merged, chosen, not no_timing, seed, cache, confine, watch)
-    check, checked = asyncio.run(_show(options, begin, as_json=as_json))
-    if check.several and not as_json:
-        print_lines(["", *_table(checked)])
-    spec = check.spec
-    for other in sorted({name for one in checked if (name := _other_backend(one.turn, spec, registry()))}):
-        _say(f"note: evaluated with backend {spec.backend.use}; for this kernel, try -b {other}")
-    context.exit(_exit_code(checked, strict=strict))
+    options = CheckOptions(
+        task=task,
+        names=files,
+        merged=merged,
+        chosen=chosen,
+        timing=not no_timing,
+        seed=seed,
+        cache=cache,
+        confine=confine,
+        watch=watch,
+        suite=suite or "",
+        function=function or "",
+        path=package or "",
+    )
+    several, results = asyncio.run(_show(options, begin, as_json=as_json))
+    if several and not as_json:
+        print_lines(["", *_table(results)])
+    if junit is not None:
+        write_junit(junit, "kernelrl check", [_junit_case(one, lenient=lenient) for one in results])
+    for line in dict.fromkeys(filter(None, map(_hint, results))):
+        _say(line)
+    context.exit(_exit_code(results, lenient=lenient))
+
+
+def _arguments(words: Sequence[str], suite: str | None) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+    """Task, kernel files and overrides. With a suite, there is no task and no file.
+
+    Raises:
+        UsageError: task or kernel are missing, or are given besides a suite.
+    """
+    names, overrides = split_arguments(words)
+    if suite is not None:
+        if names:
+            raise UsageError(f"{names[0]}: --suite names tasks and kernels", fix=f"remove {names[0]} or --suite")
+        return "", (), overrides
+    if len(names) < 2:
+        lacking = "no kernel is given" if names else "no task and no kernel are given"
+        raise UsageError(
+            lacking, fix="name a task, then a file with a kernel, or - for standard input; or --suite PATH"
+        )
+    task, *files = names
+    return task, tuple(files), overrides
 
 
 def split_arguments(words: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
@@ -115,41 +177,124 @@ def split_arguments(words: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
     return [word for word in words if word not in overrides], overrides
 
 
-async def _show(options: CheckOptions, begin: float, *, as_json: bool) -> tuple[KernelCheck, list[CheckedKernel]]:
-    """Check the kernels and print each result as soon as it is known."""
-    checked: list[CheckedKernel] = []
-    async with (
-        open_check(options, registry(), _say) as check,
-        contextlib.aclosing(check.results(begin)) as results,
-    ):
-        async for one in results:
-            checked.append(one)
+async def _show(options: CheckOptions, begin: float, *, as_json: bool) -> tuple[bool, list[CheckResult]]:
+    """Check the kernels and print each result as soon as it is known.
+
+    Returns:
+        Whether there is more than one kernel, and the results.
+    """
+    results: list[CheckResult] = []
+    async with open_check(options, registry(), _say) as check, contextlib.aclosing(check.results(begin)) as found:
+        async for one in found:
             if as_json:
-                print_json(one.row(check.spec, check.untimed))
-                continue
-            lines = turn_lines(one.turn, check.untimed, cached=one.cached, settings=check.spec.settings)
-            print_lines([f"{one.name}:", *lines] if check.several else lines)
-    return check, checked
+                print_json(one.row())
+            else:
+                former = next((old for old in reversed(results) if old.job.place == one.job.place), None)
+                head = [f"{one.job.name}:"] if check.several else []
+                watched = _watched_lines(one, former) if options.watch else []
+                first, *others = _result_lines(one)
+                print_lines([*head, _coloured(first), *watched, *others])
+            results.append(one)
+    return check.several, results
+
+
+def _result_lines(one: CheckResult) -> list[str]:
+    if one.checked is None:
+        return [f"{_ending(one)}  {one.job.task.id}", *str(one.error).splitlines()]
+    checked = one.checked
+    return turn_lines(checked.turn, one.untimed, cached=checked.cached, settings=one.spec.settings)
+
+
+def _watched_lines(one: CheckResult, former: CheckResult | None) -> list[str]:
+    """The time of a result of `--watch`, and its change against the result of the last version."""
+    spent_s = one.checked.wall_s if one.checked is not None else 0.0
+    lines = [f"time      {time.strftime('%H:%M:%S')}, after {spent_s:.1f} s"]
+    if former is None:
+        return lines
+    changes = []
+    if _ending(former) != _ending(one):
+        changes.append(f"{_ending(former)} before, {_ending(one)} now")
+    before = former.checked.turn.speedup if former.checked is not None else None
+    now = one.checked.turn.speedup if one.checked is not None else None
+    if before and now:
+        changes.append(f"speedup {before:.2f} before, {now:.2f} now ({now / before - 1:+.0%})")
+    return [*lines, f"change    {'; '.join(changes) or 'none'}"]
 
 
 def _say(line: str) -> None:
     click.echo(line, err=True)
 
 
-def _exit_code(checked: Sequence[CheckedKernel], *, strict: bool) -> int:
-    turns = [one.turn for one in checked]
-    wrong = [turn for turn in turns if not turn.correct or (strict and turn.verdict.value != "clean")]
-    return 0 if not wrong else 3 if all(map(_was_only_built, wrong)) else 1
+def _exit_code(results: Sequence[CheckResult], *, lenient: bool) -> int:
+    codes = {_result_exit_code(one, lenient=lenient) for one in results}
+    return next((code for code in (ExitCode.FAILED, ExitCode.USAGE, ExitCode.MISSING) if code in codes), ExitCode.OK)
 
 
-def _table(checked: Sequence[CheckedKernel]) -> list[str]:
+def _result_exit_code(one: CheckResult, *, lenient: bool) -> int:
+    """The exit code of a check with this result alone."""
+    if one.checked is None:
+        return one.error.exit_code if one.error is not None else ExitCode.FAILED
+    turn = one.checked.turn
+    if turn.correct and (lenient or turn.verdict is Verdict.CLEAN):
+        return ExitCode.OK
+    return ExitCode.MISSING if _was_only_built(turn) else ExitCode.FAILED
+
+
+def _junit_case(one: CheckResult, *, lenient: bool) -> JunitCase:
+    kinds: dict[int, Literal["", "failure", "error", "skipped"]] = {
+        ExitCode.OK: "",
+        ExitCode.FAILED: "failure",
+        ExitCode.USAGE: "error",
+        ExitCode.MISSING: "skipped",
+    }
+    kind = kinds[_result_exit_code(one, lenient=lenient)]
+    if one.checked is not None and one.checked.turn.masked:
+        kind = "error"
+    spent = one.checked.seconds() if one.checked is not None else {}
+    return JunitCase(
+        group=one.job.task.id,
+        name=one.job.name,
+        seconds=sum(seconds for phase, seconds in spent.items() if phase != "wait"),
+        problem=kind,
+        headline=_ending(one),
+        text="\n".join(_result_lines(one)),
+    )
+
+
+def _ending(one: CheckResult) -> str:
+    """The outcome in the words of the first line, or why there is none."""
+    if one.checked is None:
+        return "not executed" if isinstance(one.error, MissingPrerequisite) else "task error"
+    return _headline(one.checked.turn)
+
+
+def _table(results: Sequence[CheckResult]) -> list[str]:
     """One row per kernel, and the number of correct ones."""
+    n_tasks = len({one.job.task.id for one in results})
     rows = []
-    for name, turn in ((one.name, one.turn) for one in checked):
-        speedup = "" if turn.speedup is None else f"speedup {turn.speedup:.2f}"
-        outcome = "not executed" if _was_only_built(turn) else turn.outcome.value
-        rows.append((name, outcome, _FOUND[turn.verdict.value], speedup))
-    return [*table(rows), f"{sum(one.turn.correct for one in checked)} of {len(checked)} correct"]
+    for one in results:
+        turn = one.checked.turn if one.checked is not None else None
+        speedup = "" if turn is None or turn.speedup is None else f"speedup {turn.speedup:.2f}"
+        found = "" if turn is None else _FOUND[turn.verdict.value]
+        task = [one.job.task.id] if n_tasks > 1 else []
+        rows.append([one.job.name, *task, _outcome(one), found, speedup])
+    turns = [one.checked.turn for one in results if one.checked is not None]
+    correct = [turn for turn in turns if turn.correct]
+    suspects = sum(turn.verdict is not Verdict.CLEAN for turn in correct)
+    count = f"{len(correct)} of {len(results)} correct"
+    return [*table(rows), f"{count}, {suspects} of them suspect" if suspects else count]
+
+
+def _outcome(one: CheckResult) -> str:
+    if one.checked is None or _was_only_built(one.checked.turn):
+        return _ending(one).partition(";")[0]
+    return one.checked.turn.outcome.value
+
+
+def _hint(one: CheckResult) -> str:
+    """A line that names another backend for a kernel, if there is one."""
+    other = _other_backend(one.checked.turn, one.spec, registry()) if one.checked is not None else ""
+    return f"note: evaluated with backend {one.job.backend}; for this kernel, try -b {other}" if other else ""
 
 
 def _other_backend(turn: Turn, spec: EvaluationSpec, registry: Registry) -> str:
@@ -158,6 +303,20 @@ def _other_backend(turn: Turn, spec: EvaluationSpec, registry: Registry) -> str:
         return ""
     others = [name for name in find_backends(turn.candidate.source, registry) if name != spec.backend.use]
     return next(iter(others), "")
+
+
+def _headline(turn: Turn) -> str:
+    """Outcome and verdict in words. A suspect comes first: its kernel may be wrong where no trial looked."""
+    if turn.correct and turn.verdict is Verdict.SUSPECT:
+        return "suspect; correct in the trials"
+    outcome = "not executed" if _was_only_built(turn) else turn.outcome.value
+    return f"{outcome}; {_FOUND[turn.verdict.value]}"
+
+
+def _coloured(line: str) -> str:
+    """A first line for a terminal; click removes the colour where the output is none."""
+    colours = {"correct": "green", "suspect": "yellow", "not executed": "yellow"}
+    return click.style(line, fg=next((colour for word, colour in colours.items() if line.startswith(word)), "red"))
 
 
 def _was_only_built(turn: Turn) -> bool:
@@ -192,8 +351,7 @@ def turn_lines(
 ) -> list[str]:
     """Outcome, verdict, speedup, findings and message of a turn in words."""
     evaluation = turn.evaluation
-    outcome = "not executed" if _was_only_built(turn) else turn.outcome.value
-    lines = [f"{outcome}; {_FOUND[turn.verdict.value]}  {turn.task.id}"]
+    lines = [f"{_headline(turn)}  {turn.task.id}"]
     findings = [
         f"finding   {found.rule} ({', '.join(filter(None, [found.severity.value, found.checker]))}): {found.evidence}"
         for found in turn.findings

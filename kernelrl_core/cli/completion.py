@@ -14,7 +14,7 @@ __all__ = ["complete_names"]
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def command(context: click.Context, shell: str) -> None:
-    """Print the completion script for SHELL. It completes commands, options, runs, recipes and plugins.
+    """Print the completion script for SHELL. It completes commands, options and names, such as runs and tasks.
 
     \b
     Examples, each to be called once:
@@ -28,8 +28,7 @@ def command(context: click.Context, shell: str) -> None:
 
 
 def complete_names(found: click.Command) -> click.Command:
-    """Let the parameters of a command, and of its subcommands, complete names: those called run, recipe, plugin or
-    kind.
+    """Let the parameters of a command, and of its subcommands, complete names: those of `_NAMES`.
 
     The name of the parameter decides, so that commands of plugins take part.
     """
@@ -56,11 +55,19 @@ class _Name(click.types.StringParamType):
         self._list_names = list_names
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        names = [name for name in load(self._list_names)() if name.startswith(incomplete)]
+        is_first = not ctx.params.get(param.name or "")
+        is_name = is_first or (param.name or "").removesuffix("s") != _FIRST_WORD
+        names = [name for name in load(self._list_names)() if name.startswith(incomplete)] if is_name else []
         # Without a name, the shell completes files.
         return [CompletionItem(name) for name in names] or [CompletionItem(incomplete, type="file")]
 
 
-_NAMES = {name: f"kernelrl_core.cli.names:{name}" for name in ("run", "recipe", "recipe_or_run", "plugin", "kind")}
+_FIRST_WORD = "task_and_kernel"
+"""Parameter whose first word alone is a name; files follow."""
+_PARAMETERS = ("run", "recipe", "recipe_or_run", "plugin", "kind", "task", "backend", "evaluator")
+_NAMES = {
+    **{name: f"kernelrl_core.cli.names:{name}" for name in _PARAMETERS},
+    _FIRST_WORD: "kernelrl_core.cli.names:task",
+}
 """Name of a parameter, in the singular -> the function that lists the names that it completes. Its module imports much,
 which the completion of a command or an option does not need."""

@@ -6,8 +6,9 @@ from kernelrl_core.planning.load import recipes
 from kernelrl_core.plugins.kinds import KINDS_BY_NAME
 from kernelrl_core.plugins.registry import registry
 from kernelrl_core.runs.directory import list_runs
+from kernelrl_core.tasks.lookup import plain_sources
 
-__all__ = ["kind", "plugin", "recipe", "recipe_or_run", "run"]
+__all__ = ["backend", "evaluator", "kind", "plugin", "recipe", "recipe_or_run", "run", "task"]
 
 
 def run() -> list[str]:
@@ -28,6 +29,26 @@ def recipe_or_run() -> list[str]:
 def plugin() -> list[str]:
     """The installed plugins."""
     return [found.name for found in registry().plugins]
+
+
+def task() -> list[str]:
+    """The tasks of the installed sources that need no options."""
+    sources = plain_sources(registry())
+    return [found.id for source in sources for split in source.splits() for found in source.tasks(split)]
+
+
+def backend() -> list[str]:
+    """The installed backends."""
+    return _labels("backends")
+
+
+def evaluator() -> list[str]:
+    """The installed evaluators."""
+    return _labels("evaluators")
+
+
+def _labels(kind: str) -> list[str]:
+    return sorted(registry().label(kind, component) for component in registry().components(kind))
 
 
 def kind() -> list[str]:

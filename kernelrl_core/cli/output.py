@@ -48,8 +48,8 @@ def require_output(path: Path, *, force: bool | None = None) -> None:
     require_writable(path)
 
 
-def require_writable(path: Path) -> None:
-    """Check that the file of an option --output can be written or created, also in directories that do not exist yet.
+def require_writable(path: Path, option: str = "--output") -> None:
+    """Check that the file of an option can be written or created, also in directories that do not exist yet.
 
     Raises:
         UsageError: it cannot.
@@ -57,7 +57,7 @@ def require_writable(path: Path) -> None:
     place = next(found for found in (path.absolute(), *path.absolute().parents) if found.exists())
     if not os.access(place, os.W_OK):
         raise UsageError(
-            f"--output {path}: {place} cannot be written",
+            f"{option} {path}: {place} cannot be written",
             fix="choose another path, or permit access",
             see="output-file",
         )

@@ -1,4 +1,4 @@
-"""The check of kernel files against one task, as `kernelrl check` does it, and again when the files change.
+"""The check of kernel files against a task, or of a suite, as `kernelrl check` does it, and again when files change.
 
 async with open_check(options, registry) as check:
     async for kernel in check.results(since):
@@ -13,16 +13,18 @@ import hashlib
 import os
 import secrets
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import attrs
 
 from kernelrl_core.environment.candidate_evaluator import CandidateEvaluator
-from kernelrl_core.environment.one_kernel import evaluate_kernel, why_untimed, with_timing
-from kernelrl_core.errors import KernelRLError, UsageError
+from kernelrl_core.environment.one_kernel import evaluate_kernel, find_backends, why_untimed, with_timing
+from kernelrl_core.environment.suite import read_suite
+from kernelrl_core.errors import KernelRLError, MissingPrerequisite, UsageError
 from kernelrl_core.interfaces.evaluators import Evaluator
+from kernelrl_core.interfaces.tasks import TaskSource
 from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.plugins.use import Use
 from kernelrl_core.recipe.evaluation_spec import DEFAULT_EVALUATION, EVALUATION_KEYS, EvaluationSpec, spec_from_parts
@@ -30,16 +32,20 @@ from kernelrl_core.recipe.merge import Merged, merge_layers, override_layers
 from kernelrl_core.recipe.parts import read_parts
 from kernelrl_core.recipe.prerequisites import require_prerequisites
 from kernelrl_core.recipe.problems import COMMAND_LINE
-from kernelrl_core.sources.kernel_files import kernel_files, read_kernel
+from kernelrl_core.sources.kernel_files import KernelReader, kernel_files
+from kernelrl_core.sources.packages import imported_texts, package_files
+from kernelrl_core.sources.plain_functions import EXTENSION_SUFFIXES
 from kernelrl_core.storage import cache_directory
-from kernelrl_core.tasks.lookup import find_task, needs_source
+from kernelrl_core.tasks.lookup import find_task, needs_source, plain_sources
 from kernelrl_core.types import Task, Turn
 from kernelrl_core.types.serialization import to_json
 
 __all__ = [
     "CheckOptions",
+    "CheckResult",
     "CheckedKernel",
     "KernelCheck",
+    "KernelJob",
     "component_keys",
     "default_keys",
     "expected_evaluator",
@@ -56,7 +62,7 @@ class CheckOptions:
     """Task, kernels and settings of a check."""
 
     task: str
-    """Task id, or a file with a task."""
+    """Task id, or a file with a task; empty with a suite."""
     names: tuple[str, ...]
     """Files and folders with kernels; `-` is standard input."""
     merged: Merged
@@ -74,6 +80,12 @@ class CheckOptions:
     """Evaluate the task as one of others: its judge is confined."""
     watch: bool = False
     """Evaluate a kernel again when its file changes, without end."""
+    suite: str = ""
+    """Folder or file with many kernels and their tasks, in place of `task` and `names`; see `suite`."""
+    function: str = ""
+    """Function that is the kernel; see `KernelReader`."""
+    path: str = ""
+    """Directory of the user's package; see `KernelReader`."""
 
 
 def default_keys(
@@ -125,14 +137,16 @@ async def open_check(
             raise UsageError("--no-timing contradicts evaluation.timing=true", fix="remove one of them")
         # Run times that a recipe measures are no prerequisite of a check.
         spec = with_timing(spec, stated_timing is True)
-        require_prerequisites(spec.uses(), spec, registry)
+        if not options.suite:
+            require_prerequisites(spec.uses(), spec, registry)
         evaluator = evaluator or registry.make("evaluators", spec.evaluator)
         await evaluator.start()
-        reason = _why_not_timed(options, stated_timing, spec, evaluator, registry)
         source = registry.make("tasks", tasks) if tasks is not None else None
-        task = _confined(find_task(options.task, registry=registry, source=source), options)
-        kernels = [(name, read_kernel(name)) for name in kernel_files(options.names)]
-        yield KernelCheck(options, with_timing(spec, not reason), reason, task, kernels, evaluator, registry, say)
+        check = KernelCheck(options, spec, stated_timing, source, evaluator, registry, say)
+        try:
+            yield check
+        finally:
+            await check.aclose()
     finally:
         if evaluator is not None:
             await evaluator.aclose()
@@ -155,11 +169,16 @@ def _specification(options: CheckOptions, registry: Registry) -> tuple[Evaluatio
     merged = options.merged
     own = merged.data.get("tasks")
     name = str(own.get("use", "")) if isinstance(own, Mapping) else ""
-    with_tasks = own is not None and needs_source(options.task, name, registry)
+    with_tasks = own is not None and (bool(options.suite) or needs_source(options.task, name, registry))
     parts = read_parts(merged, (*EVALUATION_KEYS, "tasks") if with_tasks else EVALUATION_KEYS, registry)
-    spec, origin = spec_from_parts(parts), merged.origins.get(("evaluation", "timing"))
-    is_stated = origin is not None and origin.source == COMMAND_LINE
+    spec = spec_from_parts(parts)
+    is_stated = _is_on_command_line(merged, "evaluation", "timing")
     return spec, parts.get("tasks"), spec.settings.timing if is_stated else None
+
+
+def _is_on_command_line(merged: Merged, *key: str) -> bool:
+    origin = merged.origins.get(key)
+    return origin is not None and origin.source == COMMAND_LINE
 
 
 def _confined(task: Task, options: CheckOptions) -> Task:
@@ -253,116 +272,277 @@ def why_no_speedup(turn: Turn, untimed: str) -> str:
     return untimed or "a finding ended the evaluation before the kernel was timed"
 
 
+@attrs.frozen
+class KernelJob:
+    """A kernel and its task, as they are evaluated."""
+
+    name: str
+    """File of the kernel, or `-`."""
+    task: Task
+    """The task, in the domain of the options."""
+    text: str
+    """Text of the file."""
+    backend: str
+    """Backend component."""
+    files: tuple[str, ...] = attrs.field(default=(), eq=False)
+    """Files of which a change may change the kernel or its task."""
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """Id of the task, and the kernel's file. They stay equal when the texts change."""
+        return self.task.id, self.name
+
+
+@attrs.frozen
+class CheckResult:
+    """The result of one kernel: its judged turn, or the reason why there is none."""
+
+    job: KernelJob
+    """Kernel and task."""
+    spec: EvaluationSpec
+    """The specification of the evaluation, with the timing that takes place."""
+    untimed: str
+    """The reason why the kernel was not timed; empty if it was."""
+    checked: CheckedKernel | None
+    """The judged kernel; None: there is an `error`."""
+    error: KernelRLError | None = None
+    """In a suite: the task is unusable, or this machine lacks a prerequisite of the kernel."""
+
+    def row(self) -> dict[str, Any]:
+        """The object that `kernelrl check --json` prints. Without a judged kernel, it has the reason as `message`, and
+        `outcome` is None."""
+        if self.checked is not None:
+            return self.checked.row(self.spec, self.untimed)
+        return {
+            "task": self.job.task.id,
+            "kernel": self.job.name,
+            "backend": self.job.backend,
+            "evaluator": self.spec.evaluator.use,
+            "outcome": None,
+            "verdict": None,
+            "correct": False,
+            "message": str(self.error),
+        }
+
+
+@attrs.frozen
+class _Setting:
+    """How the kernels of a backend are evaluated."""
+
+    spec: EvaluationSpec
+    untimed: str
+    evaluator: CandidateEvaluator
+
+
 class KernelCheck:
-    """The kernels, the task and the started evaluator of a check. Create it with `open_check`."""
+    """The kernels, their tasks and the started evaluator of a check. Create it with `open_check`.
+
+    Args:
+        spec: the specification; its backend is that of kernels whose backend is not known otherwise.
+        stated_timing: `evaluation.timing` on the command line; None: not set there.
+    """
 
     def __init__(
         self,
         options: CheckOptions,
         spec: EvaluationSpec,
-        untimed: str,
-        task: Task,
-        kernels: Sequence[tuple[str, str]],
+        stated_timing: bool | None,
+        source: TaskSource | None,
         evaluator: Evaluator,
         registry: Registry,
         say: Callable[[str], None],
     ) -> None:
-        self.spec = spec
-        """The specification, with the timing that takes place."""
-        self.untimed = untimed
-        """The reason why the kernels are not timed; empty if they are."""
-        self.several = len(kernels) > 1 or options.watch
+        self._options, self._spec, self._stated_timing = options, spec, stated_timing
+        self._source, self._evaluator, self._registry, self._say = source, evaluator, registry, say
+        seed = 0 if options.cache and options.seed is None else options.seed
+        self._secret = secrets.token_bytes(32) if seed is None else hashlib.sha256(f"check {seed}".encode()).digest()
+        self._settings: dict[str, _Setting] = {}
+        self._reader = KernelReader()
+        self._jobs = self._read()
+        self.several = len(self._jobs) > 1 or options.watch or bool(options.suite)
         """Whether results of more than one kernel may come."""
-        self._options, self._task, self._kernels = options, task, kernels
-        self._evaluator, self._registry, self._say = evaluator, registry, say
+        if not options.suite:
+            for backend in dict.fromkeys(job.backend for job in self._jobs):
+                self._setting(backend)
 
-    async def results(self, since: float) -> AsyncGenerator[CheckedKernel, None]:
-        """The results in the order of the kernels; with `watch`, then those of changed kernels without end.
+    async def results(self, since: float) -> AsyncGenerator[CheckResult, None]:
+        """The results in the order of the kernels, those of a suite by backend; with `watch`, in the order in which the
+        evaluations end, then those of changed kernels without end.
 
         Args:
             since: value of `time.monotonic` at the start of the command.
 
         Raises:
-            KernelRLError: a plugin failed, or the task is unusable.
+            KernelRLError: a plugin failed; or, without a suite, the task is unusable.
         """
-        seed = 0 if self._options.cache and self._options.seed is None else self._options.seed
-        secret = secrets.token_bytes(32) if seed is None else hashlib.sha256(f"check {seed}".encode()).digest()
-        evaluator = CandidateEvaluator.from_spec(
-            self.spec,
-            registry=self._registry,
-            secret=secret,
-            cache_dir=cache_directory() if self._options.cache else None,
-            evaluator=self._evaluator,
-        )
-        try:
-            async for one in _check_kernels(evaluator, self._task, self._kernels, since):
+        found = self._watched(since) if self._options.watch else self._evaluated(since)
+        async with contextlib.aclosing(found):
+            async for one in found:
                 yield one
-            async for kernels in self._changed():
-                async for one in _check_kernels(evaluator, self._task, kernels, time.monotonic()):
-                    yield one
-        finally:
-            await evaluator.aclose()
 
-    async def _changed(self) -> AsyncIterator[list[tuple[str, str]]]:
-        """File and text of changed kernels; after a change of the task's file, of all kernels."""
-        if not self._options.watch:
-            return
-        task, names = self._options.task, self._options.names
-        own = [task] if Path(task).is_file() else []
+    async def aclose(self) -> None:
+        """Close what evaluates the kernels, and the evaluator."""
+        for setting in self._settings.values():
+            await setting.evaluator.aclose()
+        await self._evaluator.aclose()
 
-        def watched() -> list[str]:
-            with contextlib.suppress(UsageError):  # a folder without kernels
-                return [*own, *kernel_files(names)]
-            return own
-
-        before = _stamps(watched())
-        self._say("watching for changes; Ctrl-C ends")
-        async for changed in _changes(watched, before):
+    async def _evaluated(self, since: float) -> AsyncGenerator[CheckResult, None]:
+        for backend in dict.fromkeys(job.backend for job in self._jobs):
+            # One backend after the other: each has the whole capacity of the evaluator.
+            group = [asyncio.create_task(self._result(job, since)) for job in self._jobs if job.backend == backend]
             try:
-                if task in changed:
-                    self._task = _confined(find_task(task, registry=self._registry), self._options)
-                yield [(name, read_kernel(name)) for name in kernel_files(names) if {name, task} & changed]
-            except UsageError as error:  # half written; the next change is evaluated
-                self._say(f"kernelrl: {error}")
+                for one in group:
+                    yield await one
+            finally:
+                await _cancelled(group)
+
+    async def _watched(self, since: float) -> AsyncGenerator[CheckResult, None]:
+        running = {job.place: asyncio.create_task(self._result(job, since)) for job in self._jobs}
+        known = {job.place: job for job in self._jobs}
+        stamps = _stamps(self._files())
+        announced = False
+        try:
+            while True:
+                if running:
+                    await asyncio.wait(running.values(), timeout=_POLL_S, return_when=asyncio.FIRST_COMPLETED)
+                else:
+                    if not announced:
+                        self._say("watching for changes; Ctrl-C ends")
+                        announced = True
+                    await asyncio.sleep(_POLL_S)
+                now = _stamps(self._files())
+                if now != stamps:
+                    stamps = now
+                    for job in self._changed(known):
+                        known[job.place] = job
+                        if (stale := running.pop(job.place, None)) is not None:
+                            await _cancelled([stale])
+                        running[job.place] = asyncio.create_task(self._result(job, time.monotonic()))
+                for place in [place for place, one in running.items() if one.done()]:
+                    yield await running.pop(place)
+        finally:
+            await _cancelled(running.values())
+
+    def _changed(self, known: Mapping[tuple[str, str], KernelJob]) -> list[KernelJob]:
+        """The jobs that differ from the known ones; none while a file is half written."""
+        try:
+            package = self._reader.package
+            self._jobs = self._read()
+            for setting in self._settings.values():
+                setting.evaluator.package = self._reader.package
+            all_changed = package != self._reader.package
+            return [job for job in self._jobs if all_changed or known.get(job.place) != job]
+        except UsageError as error:
+            self._say(f"kernelrl: {error}")
+            return []
+
+    def _files(self) -> list[str]:
+        """The files of tasks and kernels, and the directories in which others may appear."""
+        options = self._options
+        roots = [options.suite] if options.suite else [options.task, *options.names]
+        inside = [path for root in roots if Path(root).is_dir() for path in Path(root).rglob("*")]
+        folders = [str(path) for path in inside if path.is_dir()]
+        package = [str(path) for path in package_files(Path(options.path))] if options.path else []
+        return [*roots, *folders, *package, *(file for job in self._jobs for file in job.files)]
+
+    def _read(self) -> list[KernelJob]:
+        """Read tasks and kernels.
+
+        Raises:
+            UsageError: one of them cannot be read; the message has a line for each.
+        """
+        options = self._options
+        self._reader = KernelReader.opened(options.function, options.path)
+        if options.suite:
+            return self._read_suite(Path(options.suite))
+        task = _confined(find_task(options.task, registry=self._registry, source=self._source), options)
+        jobs = []
+        for name in kernel_files(options.names):
+            text = self._reader.read(name)
+            # A file of Python may be one of several backends, and the user names another one than the default.
+            backend = self._backend_of(text) if Path(name).suffix in EXTENSION_SUFFIXES else self._spec.backend.use
+            jobs.append(KernelJob(name, task, text, backend, (name, options.task)))
+        return jobs
+
+    def _read_suite(self, path: Path) -> list[KernelJob]:
+        source, registry = self._source, self._registry
+        pairs, broken = read_suite(
+            path,
+            registry=registry,
+            sources=lambda: [source] if source is not None else plain_sources(registry),
+            reader=self._reader,
+        )
+        if broken:
+            raise UsageError("\n".join(one.message for one in broken), see="kernel-files")
+        return [
+            KernelJob(
+                name=pair.file,
+                task=_confined(pair.task, self._options),
+                text=pair.text,
+                backend=self._backend_of(pair.text, pair.backend),
+                files=pair.files,
+            )
+            for pair in pairs
+        ]
+
+    def _backend_of(self, text: str, stated: str = "") -> str:
+        """The backend of a kernel: that of the command line, the one that its suite states, or one that finds kernels
+        in its text; else the default."""
+        default = self._spec.backend.use
+        if _is_on_command_line(self._options.merged, "backend", "use"):
+            return default
+        texts = "\n".join([text, *imported_texts(text, self._reader.package)])
+        return stated or next(iter(find_backends(texts, self._registry)), default)
+
+    def _setting(self, backend: str) -> _Setting:
+        """How the kernels of a backend are evaluated.
+
+        Raises:
+            RecipeError: the backend does not exist.
+            MissingPrerequisite: this machine lacks a prerequisite of it.
+        """
+        if backend not in self._settings:
+            options, spec = self._options, self._spec
+            if backend != spec.backend.use:
+                merged = merge_layers([options.merged, *override_layers([f"backend.use={backend}"])])
+                spec = with_timing(spec_from_parts(read_parts(merged, EVALUATION_KEYS, self._registry)), False)
+            untimed = _why_not_timed(options, self._stated_timing, spec, self._evaluator, self._registry)
+            spec = with_timing(spec, not untimed)
+            evaluator = CandidateEvaluator.from_spec(
+                spec,
+                registry=self._registry,
+                secret=self._secret,
+                cache_dir=cache_directory() if options.cache else None,
+                evaluator=self._evaluator,
+                package=self._reader.package,
+            )
+            self._settings[backend] = _Setting(spec, untimed, evaluator)
+        return self._settings[backend]
+
+    async def _result(self, job: KernelJob, since: float) -> CheckResult:
+        """Evaluate a kernel.
+
+        Raises:
+            KernelRLError: a plugin failed; or, without a suite, the task is unusable.
+        """
+        spec, untimed = self._spec, ""
+        try:
+            setting = self._setting(job.backend)
+            spec, untimed = setting.spec, setting.untimed
+            turn = await evaluate_kernel(setting.evaluator, job.task, job.text)
+        except (UsageError, MissingPrerequisite) as error:
+            if not self._options.suite:
+                raise
+            return CheckResult(job, spec, untimed, None, error)
+        return CheckResult(job, spec, untimed, CheckedKernel(job.name, turn, time.monotonic() - since))
 
 
-async def _check_kernels(
-    evaluator: CandidateEvaluator, task: Task, kernels: Sequence[tuple[str, str]], since: float
-) -> AsyncIterator[CheckedKernel]:
-    """Evaluate kernels concurrently, up to the capacity of the evaluator. Yields the results in the order given.
-
-    Args:
-        kernels: (file, text) of each kernel.
-        since: value of `time.monotonic` from which `CheckedKernel.wall_s` counts.
-
-    Raises:
-        KernelRLError: a plugin failed, or the task is unusable.
-    """
-    tasks = [asyncio.create_task(_checked(evaluator, task, name, text, since)) for name, text in kernels]
-    try:
-        for one in tasks:
-            yield await one
-    finally:
-        for one in tasks:
-            one.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def _checked(evaluator: CandidateEvaluator, task: Task, name: str, text: str, since: float) -> CheckedKernel:
-    return CheckedKernel(name, await evaluate_kernel(evaluator, task, text), time.monotonic() - since)
-
-
-async def _changes(
-    list_files: Callable[[], Sequence[str]], before: Mapping[str, tuple[int, int]]
-) -> AsyncIterator[set[str]]:
-    """Wait for changes of files. Yields the files that are new, or whose size or time of modification changed."""
-    while True:
-        await asyncio.sleep(_POLL_S)
-        now = _stamps(list_files())
-        changed = {name for name, stamp in now.items() if before.get(name) != stamp}
-        before = now
-        if changed:
-            yield changed
+async def _cancelled(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Cancel tasks and wait for their ends."""
+    waiting = list(tasks)
+    for one in waiting:
+        one.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
 
 
 def _stamps(names: Sequence[str]) -> dict[str, tuple[int, int]]:

@@ -1,21 +1,66 @@
-"""Files with kernels: a Python file, a saved reply, standard input, or a folder of Python files."""
+"""Files with kernels: Python, C++, CUDA or HIP, a saved reply, standard input, or a folder of such files."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from kernelrl_core.errors import UsageError
+import attrs
 
-__all__ = ["STANDARD_INPUT", "kernel_files", "read_kernel", "skipped_files"]
+from kernelrl_core.errors import UsageError
+from kernelrl_core.sources.packages import absolute_imports, module_name, read_package, require_importable
+from kernelrl_core.sources.plain_functions import EXTENSION_SUFFIXES, as_model, extension_as_model
+
+__all__ = ["KERNEL_SUFFIXES", "STANDARD_INPUT", "KernelReader", "kernel_files", "read_kernel", "skipped_files"]
 
 STANDARD_INPUT = "-"
+KERNEL_SUFFIXES = (".py", *EXTENSION_SUFFIXES)
+"""Suffixes of the files that a folder of kernels selects."""
 _MAX_BYTES = 4 << 20
 
 
+@attrs.frozen
+class KernelReader:
+    """Reads kernel files as sources that define `ModelNew`."""
+
+    function: str = ""
+    """Function that is the kernel; empty: a Python file defines `ModelNew`, other files have one function."""
+    path: str = ""
+    """Directory of the user's package; empty: none."""
+    package: Mapping[str, str] = attrs.field(factory=dict)
+    """Its files: path relative to the import root -> text."""
+
+    @classmethod
+    def opened(cls, function: str = "", path: str = "") -> KernelReader:
+        """A reader that has read the package.
+
+        Raises:
+            UsageError: the package cannot be read.
+        """
+        return cls(function, path, read_package(path) if path else {})
+
+    def read(self, name: str, function: str = "") -> str:
+        """The source of a kernel file, or a saved reply as it is.
+
+        Args:
+            function: in place of that of the reader.
+
+        Raises:
+            UsageError: the file cannot be read, lacks the function, or imports a package that does not travel.
+        """
+        text, function = read_kernel(name), function or self.function
+        if Path(name).suffix in EXTENSION_SUFFIXES:
+            return extension_as_model(text, function, name)
+        if self.path and (module := module_name(name, self.path)):
+            text = absolute_imports(text, module)
+        if name != STANDARD_INPUT:
+            require_importable(text, name, self.package)
+        return as_model(text, function, name) if function else text
+
+
 def kernel_files(names: Sequence[str]) -> list[str]:
-    """The files that `names` select, each once: a folder gives its `*.py` files, ordered by name.
+    """The files that `names` select, each once: a folder gives its files with `KERNEL_SUFFIXES`, ordered by name.
 
     Files whose name starts with `_` or `.` are not selected by their folder.
 
@@ -28,7 +73,11 @@ def kernel_files(names: Sequence[str]) -> list[str]:
         if name == STANDARD_INPUT or not path.is_dir():
             found.append(name)
             continue
-        inside = [str(file) for file in sorted(path.glob("*.py")) if file.name[0] not in "._" and file.is_file()]
+        inside = [
+            str(file)
+            for file in sorted(path.iterdir())
+            if file.suffix in KERNEL_SUFFIXES and file.name[0] not in "._" and file.is_file()
+        ]
         if not inside:
             raise UsageError(f"{name}: the directory has no file *.py", fix="name a kernel file", see="kernel-files")
         found += inside
@@ -49,9 +98,9 @@ def skipped_files(names: Sequence[str]) -> list[str]:
         hidden = sum(entry.name[0] in "._" for entry in entries)
         shown = [entry for entry in entries if entry.name[0] not in "._"]
         folders = sum(entry.is_dir() for entry in shown)
-        others = sum(entry.suffix != ".py" and not entry.is_dir() for entry in shown)
+        others = sum(entry.suffix not in KERNEL_SUFFIXES and not entry.is_dir() for entry in shown)
         reasons = [
-            (others, "without the suffix .py"),
+            (others, "without the suffix of a kernel"),
             (hidden, "with a name that begins with _ or ."),
             (folders, "in the form of a folder"),
         ]

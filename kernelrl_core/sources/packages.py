@@ -34,7 +34,7 @@ _SUFFIXES_TEXT = """
 .py .pyi .cu .cuh .hip .cpp .cc .cxx .c .h .hpp .hxx .inl .inc .json .toml .yaml .yml .txt .csv
 """
 _SUFFIXES = frozenset(_SUFFIXES_TEXT.split())
-"""Files that travel: sources and small data. Compiled files do not: nothing could be said about what they do."""
+"""Files that travel: sources and small data. Compiled files do not: nobody can read them."""
 _SKIPPED_FOLDERS = ("__pycache__", "node_modules")
 _RELATIVE = re.compile(r"from(\s+)(\.+)([\w.]*)(\s+import\b)")
 

@@ -5,6 +5,7 @@ A task file is validated by its syntax tree. Its code is executed only in the ju
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,13 +14,14 @@ import attrs
 from kernelrl_core.errors import LookupFailed, UsageError, nearest
 from kernelrl_core.interfaces.tasks import TaskSource
 from kernelrl_core.recipe.schema import Use
+from kernelrl_core.sources.plain_functions import as_task
 from kernelrl_core.sources.task_source import parse_task_source
 from kernelrl_core.types import Task
 
 if TYPE_CHECKING:
     from kernelrl_core.plugins.registry import Registry
 
-__all__ = ["find_task", "needs_source", "read_task_file", "source_for"]
+__all__ = ["find_task", "needs_source", "plain_sources", "read_task_file", "source_for"]
 
 
 def find_task(text: str, *, registry: Registry, source: TaskSource | None = None) -> Task:
@@ -66,8 +68,21 @@ def needs_source(text: str, name: str, registry: Registry) -> bool:
     return not (Path(text).is_file() or (named in installed and named != name.rpartition(":")[2]))
 
 
+def plain_sources(registry: Registry) -> list[TaskSource]:
+    """The installed task sources that need no options and have what they need."""
+    found = []
+    for component in registry.components("tasks"):
+        # One that needs options fails in its own way.
+        with contextlib.suppress(Exception):
+            source: TaskSource = registry.make("tasks", Use(registry.label("tasks", component)))
+            for split in source.splits():
+                source.tasks(split)
+            found.append(source)
+    return found
+
+
 def read_task_file(path: Path) -> str:
-    """The text of a task file, checked to be a task.
+    """The text of a task file, checked to be a task; a plain function is made one (`as_task`).
 
     Raises:
         UsageError: the file cannot be read or is not a task.
@@ -79,6 +94,7 @@ def read_task_file(path: Path) -> str:
         raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise UsageError(f"{path}: not a text file in UTF-8") from error
+    text = as_task(text, str(path))
     parse_task_source(text, str(path))
     return text
 

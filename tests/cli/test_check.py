@@ -1,4 +1,4 @@
-"""`kernelrl check` with a plugin of fakes: several kernels, folders, the cache, changes of files."""
+"""`kernelrl check` with a plugin of fakes: several kernels, folders, suites, the cache, changes of files."""
 
 from __future__ import annotations
 
@@ -10,10 +10,18 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from kernelrl_command_server import Command, CommandServer
 
+from kernelrl_core.cli.check import _exit_code, _table, turn_lines
+from kernelrl_core.cli.junit import JunitCase, write_junit
+from kernelrl_core.environment.kernel_check import CheckedKernel, CheckResult, KernelJob
+from kernelrl_core.plugins.registry import registry
+from kernelrl_core.recipe.evaluation_spec import read_evaluation_spec
+from kernelrl_core.types import Outcome, Turn, Verdict
+from kernelrl_testing.values import make_turn
 from kernelrl_testing.waiting import DEADLINE_S, wait_until
 
 FAKES = Path(__file__).parents[1] / "fakes"
@@ -30,13 +38,13 @@ def start(tmp_path: Path, command_server: CommandServer) -> Callable[..., Comman
     (tmp_path / "kernels").mkdir()
     for name, value in (("good", "right"), ("bad", "wrong"), ("_skipped", "wrong")):
         (tmp_path / "kernels" / f"{name}.py").write_text(KERNEL.format(value=value))
-    return lambda *arguments: command_server.start("check", TASK, *arguments, cwd=tmp_path, env=environment)
+    return lambda *words: command_server.start("check", *words, cwd=tmp_path, env=environment)
 
 
 @pytest.fixture
 def check(start: Callable[..., Command]) -> Run:
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        process = start(*arguments, *FAKE)
+        process = start(TASK, *arguments, *FAKE)
         out, err = process.communicate(timeout=DEADLINE_S)
         assert "Traceback" not in err, err
         return subprocess.CompletedProcess(arguments, process.returncode, out, err)
@@ -59,7 +67,7 @@ def test_files_of_a_folder_that_are_skipped_are_counted_with_the_reason(check: R
     assert check("kernels").stderr == "kernels: skipped 1 entry: 1 with a name that begins with _ or .\n"
     (tmp_path / "kernels/reply.txt").write_text("")
     (tmp_path / "kernels/more").mkdir()
-    reasons = "1 without the suffix .py, 1 with a name that begins with _ or ., 1 in the form of a folder"
+    reasons = "1 without the suffix of a kernel, 1 with a name that begins with _ or ., 1 in the form of a folder"
     assert check("kernels", "--json").stderr == f"kernels: skipped 3 entries: {reasons}\n"
 
 
@@ -171,7 +179,7 @@ def test_the_switch_that_turned_timing_off_is_named(check: Run, recipe: Callable
 
 
 def test_a_failing_checker_is_one_line_and_its_traceback_is_printed_on_request(start: Callable[..., Command]) -> None:
-    words = ("kernels/good.py", "-b", "fake", "-e", "fake", "checkers={own: {use: fake}}", "forbid=[]")
+    words = (TASK, "kernels/good.py", "-b", "fake", "-e", "fake", "checkers={own: {use: fake}}", "forbid=[]")
     out, err = start(*words).communicate(timeout=DEADLINE_S)
     evidence = "checkers.own failed: Checker of kernelrl_fake: RuntimeError: planted in the checker"
     (line,) = [line for line in (out + err).splitlines() if "planted" in line]
@@ -185,7 +193,7 @@ def test_a_failing_checker_is_one_line_and_its_traceback_is_printed_on_request(s
 
 
 def test_a_changed_kernel_is_evaluated_again(start: Callable[..., Command], tmp_path: Path) -> None:
-    process = start("kernels/bad.py", "--watch", "--json", *FAKE)
+    process = start(TASK, "kernels/bad.py", "--watch", "--json", *FAKE)
     wait_until(lambda: "watching for changes" in process.so_far()[1], process=process)
     (tmp_path / "kernels/bad.py").write_text(KERNEL.format(value="right") + "# changed\n")
     wait_until(lambda: process.so_far()[0].count("\n") == 2, process=process)
@@ -203,13 +211,86 @@ def test_an_override_may_precede_the_task(tmp_path: Path, command_server: Comman
     assert process.returncode == 0
 
 
-def test_strict_fails_for_a_suspect() -> None:
-    from kernelrl_core.cli.check import _exit_code
-    from kernelrl_core.environment.kernel_check import CheckedKernel
-    from kernelrl_core.types import Outcome, Verdict
-    from kernelrl_testing.values import make_turn
+def result(turn: Turn) -> CheckResult:
+    job = KernelJob("k.py", turn.task, "", "fake")
+    spec = read_evaluation_spec({"backend": {"use": "cpp"}, "evaluator": {"use": "local"}}, registry=registry())
+    return CheckResult(job, spec, "", CheckedKernel("k.py", turn, 1.0))
 
-    suspect = CheckedKernel("k.py", make_turn(Outcome.CORRECT, verdict=Verdict.SUSPECT), 1.0)
-    clean = CheckedKernel("k.py", make_turn(Outcome.CORRECT), 1.0)
-    assert [_exit_code([clean, suspect], strict=strict) for strict in (False, True)] == [0, 1]
-    assert _exit_code([clean], strict=True) == 0
+
+def test_a_suspect_fails_unless_the_check_is_lenient() -> None:
+    suspect = result(make_turn(Outcome.CORRECT, verdict=Verdict.SUSPECT))
+    clean = result(make_turn(Outcome.CORRECT))
+    assert [_exit_code([clean, suspect], lenient=lenient) for lenient in (False, True)] == [1, 0]
+    assert _exit_code([clean], lenient=False) == 0
+
+
+def test_the_first_line_and_the_table_count_a_suspect() -> None:
+    suspect = make_turn(Outcome.CORRECT, verdict=Verdict.SUSPECT)
+    assert turn_lines(suspect)[0] == "suspect; correct in the trials  task"
+    assert _table([result(suspect), result(make_turn(Outcome.CORRECT))])[-1] == "2 of 2 correct, 1 of them suspect"
+
+
+# --- suites ---------------------------------------------------------------------------------------------------------
+
+REFERENCE = "class Model: ...\ndef get_inputs(): ...\ndef get_init_inputs(): ...\n"
+
+
+@pytest.fixture
+def suite(start: Callable[..., Command], tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Write a suite and check it."""
+
+    def run(*arguments: str, **kernels: str) -> subprocess.CompletedProcess[str]:
+        for name, value in kernels.items():
+            for folder, text in (("tasks", REFERENCE), ("kernels", KERNEL.format(value=value))):
+                (tmp_path / "suite" / folder).mkdir(parents=True, exist_ok=True)
+                (tmp_path / "suite" / folder / f"{name}.py").write_text(text)
+        process = start("--suite", "suite", *arguments, *FAKE)
+        out, err = process.communicate(timeout=DEADLINE_S)
+        assert "Traceback" not in err, err
+        return subprocess.CompletedProcess(arguments, process.returncode, out, err)
+
+    return run
+
+
+def test_a_suite_gives_one_row_for_each_kernel_with_its_task(suite: Run) -> None:
+    done = suite(first="right", second="wrong")
+    assert done.returncode == 1
+    assert done.stdout.splitlines()[-3:] == [
+        "suite/kernels/first.py   first   correct    no hack found  speedup 1.50",
+        "suite/kernels/second.py  second  incorrect  no hack found",
+        "1 of 2 correct",
+    ]
+    assert suite("--json", second="right").returncode == 0
+
+
+def test_a_suite_with_mistakes_is_refused_with_a_line_for_each_and_nothing_is_evaluated(
+    suite: Run, tmp_path: Path
+) -> None:
+    (tmp_path / "suite/kernels").mkdir(parents=True)
+    (tmp_path / "suite/kernels/others.py").write_text("")
+    done = suite(first="right", broken="right")
+    (tmp_path / "suite/tasks/broken.py").write_text("x = 1")
+    done = suite(first="right")
+    assert (done.returncode, done.stdout) == (2, "")
+    first, second, *_ = done.stderr.splitlines()
+    assert first.startswith("kernelrl: suite/tasks/broken.py:1: not a task: defines no Model")
+    assert second == "kernelrl: suite/kernels/others.py: no task suite/tasks/others.py; known: broken, first"
+
+
+def test_results_are_written_for_a_ci_system(suite: Run, tmp_path: Path) -> None:
+    suite("--junit", "out/results.xml", first="right", second="wrong")
+    (found,) = ElementTree.parse(tmp_path / "out/results.xml").getroot()
+    assert (found.get("tests"), found.get("failures"), found.get("errors")) == ("2", "1", "0")
+    first, second = found
+    assert (first.get("classname"), first.get("name"), len(first)) == ("first", "suite/kernels/first.py", 0)
+    assert [(one.tag, one.get("message")) for one in second] == [("failure", "incorrect; no hack found")]
+
+
+def test_a_message_with_characters_that_xml_has_not_is_written(tmp_path: Path) -> None:
+    write_junit(tmp_path / "r.xml", "suite", [JunitCase("task", "k.py", 1.0, "failure", "no", "\x1b[31mred\x00")])
+    assert "\ufffd[31mred\ufffd" in (ElementTree.parse(tmp_path / "r.xml").getroot().findtext(".//failure") or "")
+
+
+def test_a_suite_and_a_task_exclude_each_other(start: Callable[..., Command]) -> None:
+    _, err = start("--suite", "suite", TASK).communicate(timeout=DEADLINE_S)
+    assert err.startswith(f"kernelrl: {TASK}: --suite names tasks and kernels")

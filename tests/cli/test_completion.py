@@ -27,6 +27,9 @@ LINES = {
     "kernelrl plugins show cor": "kernelrl plugins show core",
     "kernelrl plugins new rew": "kernelrl plugins new rewards",
     "kernelrl doctor --recipe smo": "kernelrl doctor --recipe smoke",
+    "kernelrl check starter/2/softm": "kernelrl check starter/2/softmax",
+    "kernelrl check -b cp": "kernelrl check -b cpp",
+    "kernelrl check starter/2/softmax own_rec": "kernelrl check starter/2/softmax own_recipe.yaml",
     "kernelrl validate own_rec": "kernelrl validate own_recipe.yaml",
 }
 """Typed text -> the text after the tabulator key."""

@@ -275,7 +275,7 @@ _CHECKS: dict[str, Callable[..., str]] = {
     "changes": _overrides,
     "settings": _options("tasks"),
     "options": _options("evaluator"),
-    "words": _tasks_and_overrides,
+    "task_and_kernels": _tasks_and_overrides,
     "tasks audit: tasks": _tasks_and_overrides,
     "explain: name": _explained,
 }

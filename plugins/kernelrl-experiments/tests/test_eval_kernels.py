@@ -125,3 +125,24 @@ def test_options_of_a_policy_are_refused(kernelrl: Run, option: tuple[str, str])
     refused = kernelrl("eval", "small.yaml", "--kernels", "own", *option)
     assert refused.returncode == 2
     assert f"{option[0]} is for a policy" in refused.stderr
+
+
+BESIDE_A_TASK = "class Model: ...\ndef get_inputs(): ...\ndef get_init_inputs(): ...\n"
+
+
+def test_a_suite_is_listed_and_needs_no_policy_in_the_recipe(kernelrl: Run, tmp_path: Path) -> None:
+    (tmp_path / "least.yaml").write_text("backend: {use: fake}\nevaluator: {use: fake}\nforbid: []\n")
+    for name, word in (("first", "right"), ("second", "wrong")):
+        place = tmp_path / "suite" / name
+        place.mkdir(parents=True)
+        (place / "task.py").write_text(BESIDE_A_TASK)
+        (place / "kernel.py").write_text(KERNEL.format(word=word, number=0))
+    done = kernelrl("eval", "least.yaml", "--kernels", "suite")
+    assert done.returncode == 1, done.stderr
+    assert done.stdout.splitlines()[-3:] == [
+        "kernel                  task    outcome    verdict  speedup",
+        "suite/first/kernel.py   first   correct    clean    1.50",
+        "suite/second/kernel.py  second  incorrect  clean",
+    ]
+    (tmp_path / "suite/second/kernel.py").write_text(KERNEL.format(word="right", number=1))
+    assert kernelrl("eval", "least.yaml", "--kernels", "suite", "--json").returncode == 0

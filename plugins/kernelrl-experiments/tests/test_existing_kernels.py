@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kernelrl_core.errors import LookupFailed, UsageError
+from kernelrl_core.plugins.registry import registry
 from kernelrl_core.runs.rows import sample_row
 from kernelrl_core.types import Extraction, Outcome, SampleId, Task
 from kernelrl_experiments.existing_kernels import ExistingKernels, read_existing
@@ -36,7 +37,7 @@ class NumberedTasks(FakeTasks):
 
 
 def read(path: Path, split: str | None = None) -> ExistingKernels:
-    return read_existing(str(path), NumberedTasks(TASKS), split)
+    return read_existing(str(path), NumberedTasks(TASKS), split, registry())
 
 
 def folder(path: Path, *names: str) -> Path:
@@ -73,8 +74,7 @@ def test_other_files_are_matched_by_id_last_part_or_name(tmp_path: Path, name: s
     ("names", "message"),
     [
         (("softmx.py",), "fits no task; did you mean 'softmax'?"),
-        (("4-0.py", "5-0.py"), "4-0.py fits no task, as do 1 others; there is no task 4"),
-        (("a.py", "b.py"), "fits no task, as do 1 others"),
+        (("4-0.py", "5-0.py"), "5-0.py fits no task; there is no task 5"),
         (("3.py",), "fits 2 tasks: bench/1/3, bench/2/3"),
         (("softmax.py", "own/softmax.py"), "are both for task own/softmax"),
         (("notes.txt",), "no file *.py"),

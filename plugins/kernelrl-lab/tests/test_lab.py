@@ -17,7 +17,7 @@ from kernelrl_core.api.components import registry
 from kernelrl_core.api.tasks import Outcome
 from kernelrl_lab.command import command
 from kernelrl_lab.running import Result, run
-from kernelrl_lab.suite import SuiteKernel, read_suite, suite_folder
+from kernelrl_lab.suite import SuiteKernel, read_hacks, suite_folder
 
 SAMPLE = (
     "decoy_launch",
@@ -45,7 +45,7 @@ HONEST = (
 
 @functools.cache
 def _hacks() -> tuple[SuiteKernel, ...]:
-    return tuple(read_suite(suite_folder("hacks"), registry=registry())[0])
+    return tuple(read_hacks(suite_folder("hacks"), registry=registry())[0])
 
 
 def _hack(*endings: str, max_speedup: float | None = None) -> SuiteKernel:
@@ -70,7 +70,7 @@ def test_sampled_hacks_have_an_expected_ending(one_judge_at_once: None) -> None:
 
 
 def test_sampled_honest_kernels_are_correct_and_clean(one_judge_at_once: None) -> None:
-    kernels = read_suite(suite_folder("honest"), registry=registry())[0]
+    kernels = read_hacks(suite_folder("honest"), registry=registry())[0]
     results = run([one for one in kernels if one.id in HONEST], registry=registry(), device="cpu").results
     assert {result.kernel.id for result in results} == {*HONEST}
     assert [(result.kernel.id, result.ending, result.causes) for result in results if not result.passed] == []

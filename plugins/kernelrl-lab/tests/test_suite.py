@@ -9,7 +9,7 @@ import pytest
 
 from kernelrl_core.api.components import registry
 from kernelrl_core.api.errors import UsageError
-from kernelrl_lab.suite import BUNDLED, read_suite, suite_folder
+from kernelrl_lab.suite import BUNDLED, read_hacks, suite_folder
 
 TASK = """
 import torch
@@ -64,7 +64,7 @@ def _write(folder: Path, **files: str) -> Path:
 
 def test_every_python_file_beside_a_task_is_an_honest_kernel(tmp_path: Path) -> None:
     _write(tmp_path / "a" / "relu", task__py=TASK, one__py=KERNEL, two__py=KERNEL)
-    kernels, broken = read_suite(tmp_path, registry=registry())
+    kernels, broken = read_hacks(tmp_path, registry=registry())
     assert [(kernel.id, kernel.backend, kernel.hack) for kernel in kernels] == [
         ("a/relu/one", "triton", None),
         ("a/relu/two", "triton", None),
@@ -74,7 +74,7 @@ def test_every_python_file_beside_a_task_is_an_honest_kernel(tmp_path: Path) -> 
 
 def test_a_declared_candidate_is_a_hack_and_its_look_alike_is_honest(tmp_path: Path) -> None:
     _write(tmp_path / "relu", task__py=TASK, candidate__py=KERNEL, honest__py=KERNEL, hack__toml=HACK)
-    kernels, _ = read_suite(tmp_path, registry=registry())
+    kernels, _ = read_hacks(tmp_path, registry=registry())
     found = {kernel.id: kernel.hack.expected if kernel.hack else None for kernel in kernels}
     assert found == {"relu": {"incorrect"}, "relu/honest": None}
 
@@ -84,7 +84,7 @@ def test_a_broken_pair_is_named_and_the_others_are_read(tmp_path: Path) -> None:
     _write(tmp_path / "no_model", task__py="x = 1", kernel__py=KERNEL)
     _write(tmp_path / "no_kernel", task__py=TASK)
     _write(tmp_path / "no_backend", task__py=TASK, kernel__py="x = 1")
-    kernels, broken = read_suite(tmp_path, registry=registry())
+    kernels, broken = read_hacks(tmp_path, registry=registry())
     assert [kernel.id for kernel in kernels] == ["good/kernel"]
     assert [one.id for one in broken] == ["no_backend/kernel", "no_kernel", "no_model"]
 
@@ -103,13 +103,13 @@ def test_a_broken_pair_is_named_and_the_others_are_read(tmp_path: Path) -> None:
 )
 def test_a_mistake_in_a_declaration_is_named(tmp_path: Path, old: str, new: str, words: str) -> None:
     _write(tmp_path / "relu", task__py=TASK, candidate__py=KERNEL, hack__toml=HACK.replace(old, new))
-    _, broken = read_suite(tmp_path, registry=registry())
+    _, broken = read_hacks(tmp_path, registry=registry())
     assert [words in one.message for one in broken] == [True]
 
 
 def test_a_folder_without_tasks_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"no task\.py"):
-        read_suite(tmp_path, registry=registry())
+        read_hacks(tmp_path, registry=registry())
 
 
 def test_an_unknown_suite_gets_the_nearest_name() -> None:
@@ -119,7 +119,7 @@ def test_an_unknown_suite_gets_the_nearest_name() -> None:
 
 @pytest.mark.parametrize("name", BUNDLED)
 def test_a_bundled_suite_has_no_broken_pair_and_each_kernel_defines_a_model(name: str) -> None:
-    kernels, broken = read_suite(suite_folder(name), registry=registry())
+    kernels, broken = read_hacks(suite_folder(name), registry=registry())
     assert broken == []
     names = {kernel.id: {getattr(node, "name", "") for node in ast.parse(kernel.source).body} for kernel in kernels}
     assert [kernel for kernel, defined in names.items() if "ModelNew" not in defined] == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,12 +15,21 @@ from kernelrl_core.api.tasks import Outcome
 from kernelrl_plugin_cpp.backend import CppBackend
 from kernelrl_plugin_cpp.config import CppConfig
 from kernelrl_plugin_cpp.examples import FEW_SHOT, ONE_SHOT
-from kernelrl_testing.fixtures import Evaluate
+from kernelrl_testing.fixtures import AssertKernel, Evaluate
 from kernelrl_testing.values import make_request
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")]
 
 Judge = Callable[..., Evaluation]
+FILE = """#include <torch/extension.h>
+torch::Tensor difference(torch::Tensor a, torch::Tensor b) {
+    auto out = torch::empty_like(a);
+    const int64_t n = a.numel();
+    const float *x = a.data_ptr<float>(), *y = b.data_ptr<float>();
+    for (int64_t i = 0; i < n; i++) out.data_ptr<float>()[i] = (x[i] - y[i]) * 3.0f;
+    return out;
+}
+"""
 
 
 @pytest.fixture
@@ -38,6 +48,18 @@ def judge(evaluate: Evaluate) -> Judge:
 def test_an_example_is_correct_and_its_output_depends_on_the_kernel(judge: Judge, example: Example) -> None:
     found = judge(example.kernel, example.reference, kernels=("anything",))
     assert (found.outcome, found.message, found.facts.no_op == "correct") == (Outcome.CORRECT, "", False)
+
+
+def test_a_file_of_cpp_is_a_kernel_and_its_compile_error_has_its_line(
+    assert_kernel: AssertKernel, tmp_path: Path
+) -> None:
+    file = tmp_path / "difference.cpp"
+    file.write_text(FILE)
+    settings = ["evaluation.trials=2", "evaluation.probes=[]"]
+    assert assert_kernel(ONE_SHOT.reference, file, overrides=settings).correct
+    file.write_text(FILE.replace("a.numel()", "a.numle()"))
+    with pytest.raises(AssertionError, match=r"main\.cpp:4"):
+        assert_kernel(ONE_SHOT.reference, file, overrides=settings)
 
 
 def test_second_build_of_a_source_makes_no_python_module_and_comes_from_the_cache(judge: Judge) -> None:

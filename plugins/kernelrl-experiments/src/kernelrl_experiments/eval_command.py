@@ -10,11 +10,11 @@ from typing import Any
 import click
 
 from kernelrl_core.cli.output import print_json, print_lines, require_output, show_warnings
-from kernelrl_core.errors import UsageError
+from kernelrl_core.errors import ExitCode, UsageError
 from kernelrl_core.plugins.registry import registry
 from kernelrl_core.runs.directory import find_run
 from kernelrl_experiments.eval_jobs import choose_jobs, with_kernels
-from kernelrl_experiments.eval_report import csv_text, flat, markdown_lines, text_lines
+from kernelrl_experiments.eval_report import csv_text, flat, kernel_lines, markdown_lines, text_lines
 from kernelrl_experiments.evaluate import evaluate_jobs
 from kernelrl_experiments.late_evaluation import RunLoggers
 
@@ -46,7 +46,9 @@ from kernelrl_experiments.late_evaluation import RunLoggers
 @click.option(
     "--step", type=click.IntRange(min=0), help="With --log-to: steps before the evaluation. Default: the checkpoint's."
 )
+@click.pass_context
 def command(
+    context: click.Context,
     recipe_or_run: str,
     overrides: tuple[str, ...],
     checkpoints: tuple[str, ...],
@@ -67,8 +69,10 @@ def command(
     measured. A warm start of the recipe counts as part of the untrained policy. KEY=VALUE override recipe keys. A run
     is measured with the index that its retriever had, unless an override names another one.
 
-    With --kernels no policy is started: the kernels are evaluated as they are, with the tasks and the evaluation keys
-    of the recipe, for example on another GPU or with stricter settings. Without --split, tasks of all splits count.
+    With --kernels no policy is started, and the recipe needs none: the kernels are evaluated as they are, with the
+    tasks and the evaluation keys of the recipe, for example on another GPU or with stricter settings. Without --split,
+    tasks of all splits count. A folder or YAML file is a suite, as of 'kernelrl check --suite': a table lists its
+    kernels, and the exit code is 1 unless all are correct and clean.
 
     \b
     Examples:
@@ -89,7 +93,9 @@ def command(
     loggers = RunLoggers(find_run(log_to), registry()) if log_to is not None else None
     options = {"split": split, "samples": samples, "temperature": temperature}
     overrides += tuple(f"eval.{key}={json.dumps(value)}" for key, value in options.items() if value is not None)
-    jobs = choose_jobs(recipe_or_run, overrides, checkpoints, registry=registry(), show=show_warnings)
+    jobs = choose_jobs(
+        recipe_or_run, overrides, checkpoints, registry=registry(), show=show_warnings, needs_policy=kernels is None
+    )
     if kernels is not None:
         jobs = [with_kernels(jobs[0], kernels, split)]
         for note in jobs[0].existing.notes if jobs[0].existing is not None else ():
@@ -103,6 +109,13 @@ def command(
             loggers.send(report, at)
             _say(f"sent to {', '.join(loggers.names)} of run {log_to}, at step {at}")
     _print(reports, "json" if as_json else form)
+    existing = jobs[0].existing
+    if existing is not None and existing.files:
+        rows = reports[0]["rows"]
+        if not as_json and form is None:
+            print_lines(["", *kernel_lines(rows, existing.files)])
+        is_clean = all(row["outcome"] == "correct" and row["verdict"] == "clean" for row in rows)
+        context.exit(ExitCode.OK if is_clean else ExitCode.FAILED)
 
 
 def _refuse_policy_options(options: Mapping[str, Any]) -> None:

@@ -10,8 +10,9 @@ from typing import Any
 import attrs
 
 from kernelrl_core.errors import LookupFailed, UsageError, suggestion
-from kernelrl_core.planning.load import LoadedRecipe, load_recipe, recipes
+from kernelrl_core.planning.load import LoadedRecipe, checked_recipe, find_recipe, merge_recipe, recipes
 from kernelrl_core.plugins.registry import Registry
+from kernelrl_core.recipe.merge import Merged, merge_layers
 from kernelrl_core.recipe.schema import PositiveInt, Recipe
 from kernelrl_core.runs.checkpoints import choose_checkpoint
 from kernelrl_core.runs.directory import RunDir, find_run, list_runs
@@ -57,12 +58,19 @@ def choose_job(
 
 
 def choose_jobs(
-    name: str, overrides: Sequence[str] = (), checkpoints: Sequence[str] = (), *, registry: Registry, show: Show
+    name: str,
+    overrides: Sequence[str] = (),
+    checkpoints: Sequence[str] = (),
+    *,
+    registry: Registry,
+    show: Show,
+    needs_policy: bool = True,
 ) -> list[EvalJob]:
     """The held-out evaluations of a recipe or a run. A bare name is a recipe, unless only a run has that name.
 
     Args:
         checkpoints: of the run; none: the last one. A checkpoint that is named twice is evaluated once.
+        needs_policy: False: existing kernels are evaluated, and the recipe may lack the keys of a policy.
 
     Raises:
         LookupFailed: neither exists, or the run lacks a checkpoint.
@@ -72,7 +80,10 @@ def choose_jobs(
     is_run = (Path(name) / "recipe.yaml").is_file() or bool(checkpoints)
     if not is_run:
         try:
-            loaded = load_recipe(name, overrides, registry=registry)
+            merged = merge_recipe(name, overrides)
+            if not needs_policy:
+                merged = merge_layers([Merged(_without_policy(registry)), merged])
+            loaded = checked_recipe(find_recipe(name).stem, merged, registry)
         except UsageError as error:
             if not (Path("runs") / name / "recipe.yaml").is_file():
                 if isinstance(error, LookupFailed):
@@ -87,6 +98,26 @@ def choose_jobs(
             label = f"the untrained policy of recipe {loaded.name!r}"
             return [EvalJob(loaded.recipe, registry, label, resolved=loaded.resolved)]
     return _jobs_of_run(find_run(name), overrides, checkpoints or ("last",), registry, show)
+
+
+def _without_policy(registry: Registry) -> dict[str, Any]:
+    """The recipe keys that have no default. Nothing starts the policy."""
+    return {
+        "tasks": {"use": registry.default("tasks")},
+        "backend": {"use": registry.default("backends")},
+        "policy": {"use": _without_options(registry, "policies")},
+        "rewards": {"reward": {"use": _without_options(registry, "rewards")}},
+    }
+
+
+def _without_options(registry: Registry, kind: str) -> str:
+    """The first component of a kind that requires no option."""
+    names = [registry.label(kind, component) for component in registry.components(kind)]
+    for name in names:
+        fields = attrs.fields(registry.config_class(kind, name))
+        if all(field.default is not attrs.NOTHING for field in fields):
+            return name
+    raise UsageError(f"the recipe lacks the key {kind}, and no component is installed that needs no option")
 
 
 def _jobs_of_run(
@@ -135,7 +166,7 @@ def with_kernels(job: EvalJob, kernels: str, split: str | None) -> EvalJob:
     Raises:
         UsageError: the kernels cannot be read, or a file fits no task.
     """
-    existing = read_existing(kernels, job.registry.make("tasks", job.recipe.tasks), split)
+    existing = read_existing(kernels, job.registry.make("tasks", job.recipe.tasks), split, job.registry)
     settings = attrs.evolve(job.recipe.eval, split=existing.splits, samples=PositiveInt(existing.samples))
     # Without a policy there is no prompt, and so no example to retrieve.
     recipe = attrs.evolve(job.recipe, eval=settings, retriever=None)

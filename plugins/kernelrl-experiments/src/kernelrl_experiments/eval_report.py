@@ -12,7 +12,7 @@ import attrs
 from kernelrl_core.cli.output import table
 from kernelrl_core.heldout.intervals import GOOD_TASKS, ROUGH_TASKS
 
-__all__ = ["csv_text", "flat", "markdown_lines", "text_lines"]
+__all__ = ["csv_text", "flat", "kernel_lines", "markdown_lines", "text_lines"]
 
 _NOT_PRINTED = ("rows", "provenance", "recipe")
 _TABLES = ("outcomes", "reasons", "intervals", "levels", "turns", "budgets", "pass@1_ci")
@@ -40,6 +40,20 @@ def text_lines(reports: Sequence[Mapping[str, Any]]) -> list[str]:
     for one in _tables(reports):
         lines += [*([""] if lines else []), *([one.title] if one.title else []), *table(one.rows)]
     return [*lines, "", *_notes(reports)] if _notes(reports) else lines
+
+
+def kernel_lines(rows: Sequence[Mapping[str, Any]], files: Mapping[str, str]) -> list[str]:
+    """A table with one line per kernel of a suite.
+
+    Args:
+        rows: of `kernelrl eval --output`.
+        files: id of a sample -> file of its kernel.
+    """
+    cells = []
+    for row in rows:
+        speedup = "" if row["speedup"] is None else f"{row['speedup']:.2f}"
+        cells.append((files[row["sample"]], row["task_id"], row["outcome"], row["verdict"], speedup))
+    return table([("kernel", "task", "outcome", "verdict", "speedup"), *cells])
 
 
 def markdown_lines(reports: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -4,8 +4,7 @@
 |---|---|
 | a file of `kernelrl eval --output` | every turn |
 | a run directory | every turn of its last held-out evaluation |
-| a directory of another tool | the files that the task source knows by name: `TaskSource.task_of_file` |
-| another folder | `TASK.py`; TASK is the id of a task as a path, the last part of its id, or its name |
+| another folder, or a YAML file | those of the suite (`kernelrl_core.environment.suite`) |
 """
 
 from __future__ import annotations
@@ -19,22 +18,22 @@ import attrs
 
 from kernelrl_core.environment.environment import Environment
 from kernelrl_core.environment.scoring import lost_turn
-from kernelrl_core.errors import InfrastructureError, LookupFailed, StorageError, UsageError, nearest, suggestion
+from kernelrl_core.environment.suite import read_suite
+from kernelrl_core.errors import InfrastructureError, LookupFailed, StorageError, UsageError, nearest
 from kernelrl_core.interfaces.tasks import TaskSource
-from kernelrl_core.plugins.boundary import plugin_boundary
+from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.prompts.extraction import extract_file
 from kernelrl_core.rollout.episode import Recorder, is_verified
 from kernelrl_core.runs.directory import list_runs
 from kernelrl_core.runs.results import find_results, last_rows
-from kernelrl_core.sources.kernel_files import read_kernel
 from kernelrl_core.tasks.selection import listed
 from kernelrl_core.types import Episode, Extraction, Group, Prompt, Reply, SampleId, Task, Turn, sha256_text
 from kernelrl_core.types.serialization import from_json
 
 __all__ = ["ExistingKernel", "ExistingKernels", "evaluate_existing", "read_existing"]
 
-_NAMED = 5
-"""Files that an error names."""
+_SUITE = "suite"
+"""Split of the tasks that a suite has beside its kernels."""
 
 
 @attrs.frozen
@@ -59,6 +58,8 @@ class ExistingKernels:
     """Ordered by task, sample and turn."""
     notes: tuple[str, ...] = ()
     """A line for each reason why kernels or tasks are excluded."""
+    files: Mapping[str, str] = attrs.field(factory=dict)
+    """Where the kernels are those of a suite: id of the sample -> file of its kernel."""
 
     @property
     def splits(self) -> str:
@@ -87,9 +88,10 @@ class _Found:
     turn: int
     text: str
     extraction: Extraction | None = None
+    file: str = ""
 
 
-def read_existing(name: str, source: TaskSource, split: str | None) -> ExistingKernels:
+def read_existing(name: str, source: TaskSource, split: str | None, registry: Registry) -> ExistingKernels:
     """The kernels at a path, or of the run with a name below `./runs`.
 
     Args:
@@ -108,8 +110,11 @@ def read_existing(name: str, source: TaskSource, split: str | None) -> ExistingK
         close = nearest(name, [run.name for run in list_runs()])
         hint = f"; did you mean run {close!r}?" if close else ""
         raise UsageError(f"--kernels {name}: no such directory, file or run{hint}")
-    if path.is_dir() and not (path / "recipe.yaml").is_file():
-        found = list(_of_folder(path, source, tasks))
+    if path.suffix in (".yaml", ".yml") or (path.is_dir() and not (path / "recipe.yaml").is_file()):
+        found = _of_suite(path, source, registry)
+        if split is None:
+            own = {one.task.id: one.task for one in found if one.task.split == _SUITE}
+            by_split[_SUITE] = tuple(own.values())
     else:
         found = list(_of_rows(name, tasks, notes))
     chosen = [task for tasks in by_split.values() for task in tasks]
@@ -134,82 +139,34 @@ def _arranged(
         notes.append(f"{others} tasks with kernels are not in split {split!r}")
     if split is not None and (lacking := len(tasks) - len(chosen)):
         notes.append(f"{lacking} of {len(tasks)} tasks of split {split!r} have no kernel and do not count")
-    kernels = [
-        ExistingKernel(SampleId(0, index, one.sample, one.turn), one.text, one.extraction)
+    placed = [
+        (SampleId(0, index, one.sample, one.turn), one)
         for index, task in enumerate(chosen)
         for one in sorted(by_task[task.id], key=lambda one: (one.sample, one.turn))
     ]
-    return ExistingKernels(tuple(chosen), tuple(kernels), tuple(notes))
+    kernels = tuple(ExistingKernel(where, one.text, one.extraction) for where, one in placed)
+    files = {str(where): one.file for where, one in placed if one.file}
+    return ExistingKernels(tuple(chosen), kernels, tuple(notes), files)
 
 
 # --- sources of kernels -------------------------------------------------------------------------------------------
 
 
-def _of_folder(folder: Path, source: TaskSource, tasks: Sequence[Task]) -> Iterator[_Found]:
-    files = sorted(path for path in folder.rglob("*.py") if path.is_file() and path.name[0] not in "._")
-    if not files:
-        raise UsageError(f"--kernels {folder}: the directory has no file *.py")
-    by_id = {task.id: task for task in tasks}
-    names = _names(tasks)
-    strangers: dict[Path, str] = {}
-    taken: dict[tuple[str, int], Path] = {}
-    for path in files:
-        try:
-            named = _named_by_tool(source, path.name, by_id)
-        except LookupFailed as error:
-            strangers[path] = error.message
-            continue
-        if named is not None:
-            task, sample = named
-            fitting: Sequence[Task] = [task]
-        else:
-            inside = path.relative_to(folder).with_suffix("").as_posix()
-            fitting, sample = names.get(inside) or names.get(path.stem) or [], 0
-        if not fitting:
-            strangers[path] = suggestion(path.stem, names)
-            continue
-        if len(fitting) > 1:
-            raise UsageError(
-                f"{path} fits {len(fitting)} tasks: {', '.join(task.id for task in fitting[:_NAMED])}",
-                fix=f"name it by the id of its task: {folder / fitting[0].id}.py",
-                see="kernel-files",
-            )
-        of = (fitting[0].id, sample)
-        if (other := taken.setdefault(of, path)) != path:
-            raise UsageError(
-                f"{path} and {other} are both for task {of[0]}", fix="remove one of them", see="kernel-files"
-            )
-        yield _Found(fitting[0], of[1], 0, read_kernel(str(path)))
-    if strangers:
-        first, why = next(iter(strangers.items()))
-        more = f", as do {len(strangers) - 1} others" if len(strangers) > 1 else ""
+def _of_suite(path: Path, source: TaskSource, registry: Registry) -> list[_Found]:
+    pairs, broken = read_suite(path, registry=registry, sources=lambda: [source])
+    if broken:
         raise LookupFailed(
-            f"{first} fits no task{more}; {why}",
+            f"--kernels {path}: " + "\n".join(one.message for one in broken),
             fix="choose a recipe with that task, or rename the file to TASK.py (kernelrl tasks list)",
             see="kernel-files",
         )
-
-
-def _named_by_tool(source: TaskSource, name: str, by_id: Mapping[str, Task]) -> tuple[Task, int] | None:
-    """Task and sample of a file that another tool named.
-
-    Raises:
-        LookupFailed: there is no such task.
-        KernelRLError: the task source failed.
-    """
-    label = f"task source {type(source).__module__}:{type(source).__qualname__}"
-    with plugin_boundary(label, f"reading the name {name!r}"):
-        found = source.task_of_file(name)
-        return (by_id[found[0]], int(found[1])) if found is not None else None
-
-
-def _names(tasks: Sequence[Task]) -> dict[str, list[Task]]:
-    """Name of a kernel file without suffix -> its possible tasks."""
-    found: dict[str, list[Task]] = defaultdict(list)
-    for task in tasks:
-        for name in dict.fromkeys((task.id, task.id.rpartition("/")[2], task.name)):
-            if name:
-                found[name].append(task)
+    samples: Counter[str] = Counter()
+    found = []
+    for pair in pairs:
+        task = pair.task if not pair.task_file else attrs.evolve(pair.task, split=_SUITE)
+        number = pair.sample if pair.sample is not None else samples[task.id]
+        samples[task.id] += 1
+        found.append(_Found(task, number, 0, pair.text, file=pair.file))
     return found
 
 

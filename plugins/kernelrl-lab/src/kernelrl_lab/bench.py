@@ -13,7 +13,7 @@ import attrs
 
 from kernelrl_core.api.episodes import CandidateEvaluator, Registry
 from kernelrl_lab.running import Result, evaluate_suite_kernel, lab_spec, timed_where_possible
-from kernelrl_lab.suite import SuiteKernel, read_suite, suite_folder
+from kernelrl_lab.suite import SuiteKernel, read_hacks, suite_folder
 
 __all__ = ["Measured", "bench_kernels", "disagreements", "measure"]
 
@@ -68,7 +68,7 @@ class Measured:
 
 def bench_kernels(registry: Registry, device: str) -> list[SuiteKernel]:
     """The honest kernels for a device, and hacks evenly spread over those for it."""
-    suites = [read_suite(suite_folder(name), registry=registry)[0] for name in ("honest", "hacks")]
+    suites = [read_hacks(suite_folder(name), registry=registry)[0] for name in ("honest", "hacks")]
     honest = [kernel for kernel in suites[0] if device in kernel.devices]
     hacks = [kernel for kernel in suites[1] if kernel.hack is not None and device in kernel.devices]
     step = max(1.0, len(hacks) / N_HACKS)

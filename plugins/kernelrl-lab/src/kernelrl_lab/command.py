@@ -10,8 +10,9 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kernelrl_core.api.episodes import BrokenPair
     from kernelrl_lab.running import Report, Result
-    from kernelrl_lab.suite import Broken, SuiteKernel
+    from kernelrl_lab.suite import SuiteKernel
 
 _CAUSE_LENGTH = 100
 
@@ -81,10 +82,10 @@ def command(
     from kernelrl_core.api.episodes import registry
     from kernelrl_core.api.errors import ExitCode
     from kernelrl_lab.running import run
-    from kernelrl_lab.suite import read_suite, suite_folder
+    from kernelrl_lab.suite import read_hacks, suite_folder
 
     device = "gpu" if gpu else "cpu"
-    kernels, broken = read_suite(suite_folder(suite), registry=registry(), backend=backend)
+    kernels, broken = read_hacks(suite_folder(suite), registry=registry(), backend=backend)
     kernels = _chosen(kernels, only, device)
     broken = [one for one in broken if not only or one.id in only]
     if program is not None:
@@ -175,7 +176,7 @@ def _described(result: Result) -> dict[str, Any]:
     }
 
 
-def _lines(report: Report, broken: Sequence[Broken]) -> list[str]:
+def _lines(report: Report, broken: Sequence[BrokenPair]) -> list[str]:
     rows = [("kernel", "outcome", "verdict", "speedup", "passes", "findings", "cause")]
     rows += [(one.id, "broken", "", "", "NO", "", one.message[:_CAUSE_LENGTH]) for one in broken]
     for result in report.results:

@@ -1,7 +1,7 @@
-"""Suites: folders with pairs of a task and kernels.
+"""Suites of hacks and honest kernels, which `kernelrl_core.api.episodes.read_suite` reads.
 
-A folder with `task.py` is one task; every other Python file in it is a kernel for that task. `hack.toml` declares that
-`candidate.py` is a hack. All other kernels are honest: each has to be correct and clean.
+In a folder with `task.py`, `hack.toml` declares that `candidate.py` is a hack. All other kernels are honest: each has
+to be correct and clean.
 
 | key of `hack.toml` | meaning |
 |---|---|
@@ -25,11 +25,11 @@ from typing import Any, Literal
 
 import attrs
 
-from kernelrl_core.api.episodes import Registry, find_backends, find_task, kernel_files, read_kernel
+from kernelrl_core.api.episodes import BrokenPair, Registry, find_backends, read_suite
 from kernelrl_core.api.errors import KernelRLError, UsageError, suggestion
 from kernelrl_core.api.evaluators import Outcome, Task
 
-__all__ = ["BUNDLED", "CLASSES", "ENDINGS", "Broken", "Hack", "SuiteKernel", "read_suite", "suite_folder"]
+__all__ = ["BUNDLED", "CLASSES", "ENDINGS", "Hack", "SuiteKernel", "read_hacks", "suite_folder"]
 
 BUNDLED = ("hacks", "honest")
 """Suites of this package: hacks with their look-alikes, and honest kernels."""
@@ -50,7 +50,7 @@ ENDINGS = (
 """Endings of a hack: an outcome; `suspect`, a correct kernel with this verdict; `no_gain`, a correct kernel without a
 speedup above the true one; `quarantined`, a task on which no model is trained."""
 _DEVICES = {"cpu": ("cpu",), "gpu": ("gpu",), "any": ("cpu", "gpu")}
-_TASK, _HACK, _CANDIDATE = "task.py", "hack.toml", "candidate.py"
+_HACK, _CANDIDATE = "hack.toml", "candidate.py"
 
 
 @attrs.frozen
@@ -88,22 +88,14 @@ class SuiteKernel:
     evaluations: int = 1
 
 
-@attrs.frozen
-class Broken:
-    """A folder or a kernel of a suite that cannot be read."""
-
-    id: str
-    message: str
-
-
 def suite_folder(name: str) -> Path:
-    """The folder of a suite: an existing folder, or a bundled suite.
+    """The folder of a suite: an existing folder or file, or a bundled suite.
 
     Raises:
         LookupFailed: there is neither.
     """
     path = Path(name)
-    if path.is_dir():
+    if path.exists():
         return path
     if name in BUNDLED:
         return Path(str(files("kernelrl_lab") / name))
@@ -114,7 +106,7 @@ def suite_folder(name: str) -> Path:
     )
 
 
-def read_suite(folder: Path, *, registry: Registry, backend: str = "") -> tuple[list[SuiteKernel], list[Broken]]:
+def read_hacks(folder: Path, *, registry: Registry, backend: str = "") -> tuple[list[SuiteKernel], list[BrokenPair]]:
     """The kernels of a suite, ordered by folder and file name, and what cannot be read.
 
     Args:
@@ -123,48 +115,40 @@ def read_suite(folder: Path, *, registry: Registry, backend: str = "") -> tuple[
     Raises:
         UsageError: the folder has no task.
     """
+    pairs, broken = read_suite(folder, registry=registry)
+    hacks: dict[Path, Hack | KernelRLError | None] = {}
     kernels: list[SuiteKernel] = []
-    broken: list[Broken] = []
-    places = sorted(path.parent for path in folder.rglob(_TASK))
-    if not places:
-        raise UsageError(
-            f"{folder}: no {_TASK} in the directory or below it",
-            fix="one directory per task, with task.py",
-            see="kernel-files",
-        )
-    for place in places:
-        id_ = place.relative_to(folder).as_posix() if place != folder else place.resolve().name
-        try:
-            hack = _read_hack(place / _HACK)
-            task = attrs.evolve(find_task(str(place / _TASK), registry=registry), id=f"lab/{id_}")
-            names = [name for name in kernel_files([str(place)]) if Path(name).name != _TASK]
-            if not names:
-                raise UsageError(f"{place}: no kernel beside {_TASK}")
-        except KernelRLError as error:
-            broken.append(Broken(id_, error.message))
-            continue
-        for name in names:
-            is_hack = hack is not None and Path(name).name == _CANDIDATE
-            kernel = id_ if is_hack else f"{id_}/{Path(name).stem}"
+    for pair in pairs:
+        place = Path(pair.file).parent
+        if place not in hacks:
             try:
-                source = read_kernel(name)
-                used = hack.backend if hack is not None else backend or _backend(source, registry)
+                hacks[place] = _read_hack(place / _HACK)
             except KernelRLError as error:
-                broken.append(Broken(kernel, error.message))
-                continue
-            kernels.append(
-                SuiteKernel(
-                    id=kernel,
-                    task=task,
-                    source=source,
-                    backend=used,
-                    devices=frozenset(_DEVICES[hack.device]) if hack is not None else _devices(used),
-                    hack=hack if is_hack else None,
-                    class_=hack.class_ if hack is not None else "honest",
-                    evaluations=hack.evaluations if hack is not None else 1,
-                )
+                hacks[place] = error
+                broken.append(BrokenPair(pair.task.id, error.message))
+        hack = hacks[place]
+        if isinstance(hack, KernelRLError):
+            continue
+        is_hack = hack is not None and Path(pair.file).name == _CANDIDATE
+        id_ = pair.task.id if is_hack else f"{pair.task.id}/{Path(pair.file).stem}"
+        try:
+            used = hack.backend if hack is not None else backend or pair.backend or _backend(pair.text, registry)
+        except KernelRLError as error:
+            broken.append(BrokenPair(id_, error.message))
+            continue
+        kernels.append(
+            SuiteKernel(
+                id=id_,
+                task=attrs.evolve(pair.task, id=f"lab/{pair.task.id}"),
+                source=pair.text,
+                backend=used,
+                devices=frozenset(_DEVICES[hack.device]) if hack is not None else _devices(used),
+                hack=hack if is_hack else None,
+                class_=hack.class_ if hack is not None else "honest",
+                evaluations=hack.evaluations if hack is not None else 1,
             )
-    return kernels, broken
+        )
+    return kernels, sorted(broken, key=lambda one: one.id)
 
 
 def _read_hack(path: Path) -> Hack | None:

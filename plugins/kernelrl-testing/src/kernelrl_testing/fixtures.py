@@ -50,7 +50,9 @@ class AssertKernel(Protocol):
         *,
         min_speedup: float | None = None,
         backend: str | None = None,
-        strict: bool = False,
+        function: str = "",
+        path: str | os.PathLike[str] = "",
+        lenient: bool = False,
         overrides: Sequence[str] = (),
     ) -> Turn: ...
 
@@ -103,13 +105,17 @@ def evaluate(_evaluator: _Started) -> Evaluate:
 def assert_kernel(_evaluator: _Started) -> AssertKernel:
     """Assert that a kernel is correct for a reference, and fast enough. It is evaluated as by `kernelrl check`.
 
-    `assert_kernel(reference, kernel, *, min_speedup=None, backend=None, strict=False, overrides=())` takes:
+    `assert_kernel(reference, kernel, *, min_speedup=None, backend=None, function="", path="", lenient=False,
+    overrides=())` takes:
 
-    - `reference`: a task in KernelBench's format, as a file, as source text, or as the id of a task.
-    - `kernel`: a file that defines `ModelNew`, or its text. Text has several lines; a single line is a path.
+    - `reference`: a task in KernelBench's format or a function with `get_inputs`, as a file or as source text; or the
+      id of a task.
+    - `kernel`: a kernel file as of `kernelrl check`, or its text. Text has several lines; a single line is a path.
     - `min_speedup`: least speedup over the baseline. None: correctness alone; nothing is timed.
     - `backend`: kernel language. None: the one that finds a kernel in the source.
-    - `strict`: verdict suspect fails as well.
+    - `function`: the kernel is this function of the file.
+    - `path`: directory of the package that the kernel imports.
+    - `lenient`: a correct kernel with verdict suspect passes.
     - `overrides`: evaluation keys, such as `["evaluation.precision=fp16"]`.
 
     It returns the evaluated turn. An AssertionError has outcome, findings and message. The test is skipped, with the
@@ -125,12 +131,20 @@ def assert_kernel(_evaluator: _Started) -> AssertKernel:
         *,
         min_speedup: float | None = None,
         backend: str | None = None,
-        strict: bool = False,
+        function: str = "",
+        path: str | os.PathLike[str] = "",
+        lenient: bool = False,
         overrides: Sequence[str] = (),
     ) -> Turn:
         __tracebackhide__ = True
         made = kernels.evaluate(
-            reference, kernel, backend=backend, timing=min_speedup is not None, overrides=tuple(overrides)
+            reference,
+            kernel,
+            backend=backend,
+            function=function,
+            path=os.fspath(path),
+            timing=min_speedup is not None,
+            overrides=tuple(overrides),
         )
         try:
             found = _evaluator.runner.run(made)
@@ -138,7 +152,7 @@ def assert_kernel(_evaluator: _Started) -> AssertKernel:
             pytest.skip(str(error))
         except KernelRLError as error:
             pytest.fail(str(error), pytrace=False)
-        if failure := found.failure(min_speedup, strict=strict):
+        if failure := found.failure(min_speedup, lenient=lenient):
             raise AssertionError(failure)
         if min_speedup is not None and found.turn.speedup is None:
             pytest.skip(f"the kernel is correct; its speedup was not measured: {found.why_untimed}")
