@@ -293,15 +293,21 @@ def reordered(source: str, rng: random.Random) -> str:
 
 
 def other_constants(source: str, rng: random.Random) -> str:
-    """Other sizes and factors. Small integers stay, because they are often dimensions; so do indices."""
+    """Other sizes and factors. Small integers stay, as they are often dimensions; so do indices, exponents and 0."""
     tree = ast.parse(source)
     indices = {
         id(node) for parent in ast.walk(tree) if isinstance(parent, ast.Subscript) for node in ast.walk(parent.slice)
     }
     for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Attribute(attr="pow"), args=[*_, exponent]):
+                indices.add(id(exponent))
+            case ast.BinOp(op=ast.Pow(), right=exponent):
+                indices.add(id(exponent))
+    for node in ast.walk(tree):
         if not isinstance(node, ast.Constant) or isinstance(node.value, bool | str | None) or id(node) in indices:
             continue
-        if isinstance(node.value, float):
+        if isinstance(node.value, float) and node.value:
             node.value = round(node.value * rng.uniform(1.1, 3.0) + 0.01, 4)
         elif isinstance(node.value, int) and node.value > 4:
             node.value += rng.randint(1, 2 * node.value)

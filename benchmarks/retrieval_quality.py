@@ -56,10 +56,11 @@ TARGET_PRECISION = 0.9
 TARGET_MS = 5.0
 TARGET_INNOCENT = 0.01
 
-# Equal up to constants, as read by hand: other shapes (matrix products; layers with other sizes), or a number as the
+# Equal up to constants, as read by hand: other shapes (matrix products, also of stacks of matrices and by
+# `torch.einsum`; layers with other sizes), or a number as the
 # only difference (groups of a convolution, number of blocks, index of a returned state, number of ghost clusters).
 DUPLICATES = (
-    ("1/1", "1/2", "1/4", "1/6", "1/7", "1/8", "1/9", "1/10", "1/13"),
+    ("1/1", "1/2", "1/3", "1/4", "1/6", "1/7", "1/8", "1/9", "1/10", "1/11", "1/13"),
     ("1/54", "1/59", "1/60", "1/66"),
     ("1/55", "1/56", "1/62", "1/63", "1/80", "1/82", "1/83", "1/84", "1/85", "1/87"),
     ("1/57", "1/65", "1/69", "1/71", "1/75", "1/78", "1/81"),

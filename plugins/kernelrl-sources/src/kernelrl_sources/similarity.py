@@ -55,7 +55,7 @@ class Structure:
     digest: str
     """Equal for equal structures."""
     operators: tuple[str, ...]
-    """All operators, sorted, repeated ones included."""
+    """All operators and the inputs that they read, sorted, repeated ones included."""
     features: Counter[str] = attrs.field(eq=False)
     """Operators, and operators with their operands, with their counts."""
     parsed: bool
@@ -80,8 +80,8 @@ def structure(source: str) -> Structure:
     if root is None:
         return token_structure(source)
     nodes = nodes_of(root)
-    operators = sorted(node.label for node in nodes if node.operands)
-    features = Counter(operators)
+    features = Counter(node.label for node in nodes if node.operands)
+    operators = sorted([*features.elements(), *(node.label for node in nodes if node.label == "input")])
     features.update(_with_operands(node) for node in nodes if node.operands)
     return Structure(root.digest, tuple(operators), features, True)
 

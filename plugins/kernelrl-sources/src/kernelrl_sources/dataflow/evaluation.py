@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
+from kernelrl_sources.dataflow.canonical import PAIRS
 from kernelrl_sources.dataflow.graph import CONSTANT, NUMBER, Node, canonical_name
 from kernelrl_sources.dataflow.operators import (
     OPERATORS,
@@ -18,7 +20,9 @@ from kernelrl_sources.dataflow.operators import (
     subscript_value,
     unary_node,
     variant_flags,
+    weights_of,
 )
+from kernelrl_sources.dataflow.signatures import bound_arguments
 from kernelrl_sources.dataflow.values import (
     Const,
     Function,
@@ -42,6 +46,7 @@ __all__ = ["result_of"]
 _MAX_STEPS = 40_000
 _MAX_CALLS = 40
 _FACTS = frozenset({"shape", "size", "dim", "ndim", "numel", "device", "dtype", "is_cuda", "stride", "element_size"})
+_CONSTANTS = {"pi": math.pi, "e": math.e, "inf": math.inf}
 _PLAIN = frozenset({"math", "np", "numpy", "int", "float", "bool", "str", "max", "min", "sum", "abs", "round", "pow"})
 
 
@@ -326,12 +331,16 @@ class _Evaluation:
                 if name == "apply" and (forward := self._method(owner, "forward")) is not None:
                     return Function(forward[0], self._globals, Const(), forward[1])
                 return self._member(owner, name, None)
+            case Name(parts=("math" | "np" | "numpy" | "torch",)) if name in _CONSTANTS:
+                return Const(_CONSTANTS[name])
             case Name(parts=parts):
                 return Name((*parts, name))
             case dict() if name in owner:
                 return owner[name]
             case Node() if name in _FACTS:
                 return Const()
+            case Node() if name in ("values", "indices") and owner.name in PAIRS:
+                return item_at(owner, int(name == "indices"))
             case Node() if name in ("T", "mT", "H", "values", "data"):
                 return operator_node(name.lower(), [owner])
         return Method(owner, name)
@@ -474,7 +483,8 @@ class _Evaluation:
             return first
         operands = list(operands_of([*arguments, *(named[key] for key in sorted(named)), *layer.children]))
         operands = [operand for operand in operands if operand.label != NUMBER]
-        return operator_node(layer.label, [*operands, *([CONSTANT] if layer.numbers else [])])
+        weights = [Node("parameter")] * layer.weights
+        return operator_node(layer.label, [*operands, *weights, *([CONSTANT] if layer.numbers else [])])
 
     def _library(self, parts: tuple[str, ...], arguments: list[Any], named: dict[str, Any]) -> Any:
         name = parts[-1]
@@ -519,7 +529,10 @@ class _Evaluation:
             )  # a constructor of a class
         if name[:1].isupper():
             children = [v for v in flattened([*arguments, *named.values()]) if isinstance(v, Layer | Instance | Name)]
-            return Layer(label + variant_flags(arguments, named), tuple(children), has_number(arguments, named))
+            label, arguments, named = bound_arguments(label, arguments, named, layer=True)
+            flags = variant_flags(arguments, named)
+            return Layer(label + flags, tuple(children), has_number(arguments, named), weights_of(label, named))
+        label, arguments, named = bound_arguments(label, arguments, named, inputs=1)
         return operator_node(label + variant_flags(arguments, named), argument_nodes(arguments, named))
 
     def _method_call(self, owner: Any, name: str, arguments: list[Any], named: dict[str, Any]) -> Any:
@@ -548,8 +561,9 @@ class _Evaluation:
             case Node(), _, _:
                 if name in _FACTS:
                     return Const()
+                label, arguments, named = bound_arguments(canonical_name(name), arguments, named)
                 return operator_node(
-                    canonical_name(name) + variant_flags(arguments, named), [owner, *argument_nodes(arguments, named)]
+                    label + variant_flags(arguments, named), [owner, *argument_nodes(arguments, named)]
                 )
             case Instance() | Layer(), _, _:
                 return operator_node(canonical_name(name), [Node(label_of(owner)), *argument_nodes(arguments, named)])

@@ -6,12 +6,15 @@ import ast
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kernelrl_sources.dataflow.graph import CONSTANT, NUMBER, SAME_OPERATOR, Node
+from kernelrl_sources.dataflow.canonical import PAIRS, canonical_node
+from kernelrl_sources.dataflow.graph import CONSTANT, NUMBER, SAME_OPERATOR, Node, number_node
 from kernelrl_sources.dataflow.values import (
     UNKNOWN,
     Const,
     Layer,
     flattened,
+    item_at,
+    number_of,
     one_of,
     operands_of,
     truth_value,
@@ -27,12 +30,18 @@ __all__ = [
     "subscript_value",
     "unary_node",
     "variant_flags",
+    "weights_of",
 ]
 
 _MIRRORED = {"gt": "lt", "ge": "le", "greater": "lt", "greaterequal": "le"}
-_INERT = frozenset({"contiguous", "clone", "detach", "to", "cuda", "cpu", "requiresgrad", "data"})
-_INERT_KEYWORDS = frozenset({"inplace", "device", "training", "requires_grad", "out", "generator"})
-_TRUE_BY_DEFAULT = frozenset({"bias", "affine", "elementwise_affine", "count_include_pad"})
+_CASTS = frozenset({"to", "type", "typeas", "float", "double", "half", "bfloat16"})
+_INERT = _CASTS | {"contiguous", "clone", "detach", "cuda", "cpu", "requiresgrad", "data"}
+_INERT_KEYWORDS = frozenset({"inplace", "device", "training", "requires_grad", "out", "generator", "dtype"})
+_TRUE_BY_DEFAULT = frozenset({"bias", "affine", "elementwise_affine", "count_include_pad", "unbiased"})
+_ORDER = ("condition", "input", "x", "tensor", "tensors", "query", "key", "value", "mat1", "mat2", "mat", "other")
+_LATER = ("running_mean", "running_var", "target", "weight", "bias")
+_WITH_ITEMS = frozenset({*PAIRS, "sort", "topk", "kthvalue", "mode"})
+"""Operators whose result is a tuple."""
 OPERATORS: dict[type[ast.AST], str] = {
     ast.Add: "add",
     ast.Sub: "sub",
@@ -61,26 +70,41 @@ OPERATORS: dict[type[ast.AST], str] = {
 def operator_node(label: str, operands: list[Node]) -> Any:
     """The node of an operator; its operand where it computes nothing, a constant where only numbers enter."""
     label = SAME_OPERATOR.get(label, label)
-    if label in _INERT and operands:
+    if label.partition("[")[0] in _INERT and operands:
         return operands[0]
     if label in _MIRRORED:
         label, operands = _MIRRORED[label], operands[::-1]
     if all(operand.label == NUMBER for operand in operands) and label in OPERATORS.values():
         return Const()
-    return Node(label, operands)
+    return canonical_node(label, operands)
 
 
 def argument_nodes(arguments: list[Any], named: Mapping[str, Any]) -> list[Node]:
-    """Operands of a call: tensors in order, then one `#` if there are numbers."""
-    tensors = [*arguments, *(named[key] for key in sorted(named) if key not in _INERT_KEYWORDS)]
-    found = [node for node in operands_of(tensors) if node.label != NUMBER]
-    return [*found, *([CONSTANT] if has_number(arguments, named) else [])]
+    """Operands of a call: tensors in the order of its signature, then one `#` if there are numbers."""
+    keys = sorted((key for key in named if key not in _INERT_KEYWORDS), key=_order_of)
+    given = [*arguments, *(named[key] for key in keys)]
+    found = [node for node in operands_of(given) if node.label != NUMBER]
+    if not has_number(arguments, named):
+        return found
+    numbers = [value for value in flattened(given) if isinstance(value, Const) and _is_number(value)]
+    return [*found, number_node(number_of(numbers[0])) if len(numbers) == 1 else CONSTANT]
+
+
+def _order_of(key: str) -> tuple[int, str]:
+    """Position of a keyword in signatures."""
+    if key in _ORDER:
+        return _ORDER.index(key), key
+    return (len(_ORDER) + 1 + _LATER.index(key) if key in _LATER else len(_ORDER)), key
+
+
+def _is_number(value: Const) -> bool:
+    return not isinstance(value.value, bool | str | None.__class__)
 
 
 def has_number(arguments: Sequence[Any], named: Mapping[str, Any]) -> bool:
     """Whether a call has a number that its operator depends on."""
     values = flattened([*arguments, *(value for key, value in named.items() if key not in _INERT_KEYWORDS)])
-    return any(isinstance(v, Const) and not isinstance(v.value, bool | str | None.__class__) for v in values)
+    return any(isinstance(v, Const) and _is_number(v) for v in values)
 
 
 def variant_flags(arguments: Sequence[Any], named: Mapping[str, Any]) -> str:
@@ -95,6 +119,15 @@ def variant_flags(arguments: Sequence[Any], named: Mapping[str, Any]) -> str:
         elif isinstance(value.value, bool) and value.value is not (key in _TRUE_BY_DEFAULT):
             texts.append(f"{key}={value.value}")
     return f"[{','.join(sorted(texts))}]" if texts else ""
+
+
+def weights_of(label: str, named: Mapping[str, Any]) -> int:
+    """Number of weights that a layer multiplies and adds, for layers that have a canonical form with them."""
+    count = {"layernorm": 2, "rmsnorm": 1}.get(label, 0)
+    without = [key for key in ("elementwise_affine", "bias") if isinstance(named.get(key), Const)]
+    if "elementwise_affine" in without and named["elementwise_affine"].value is False:
+        return 0
+    return count - (count == 2 and "bias" in without and named["bias"].value is False)
 
 
 def _variant(value: Any) -> str:
@@ -121,6 +154,8 @@ def subscript_value(owner: Any, index: Any) -> Any:
             for other in others:
                 first = one_of(first, other)
             return first
+        case Node(), Const(value=int() as position) if owner.name in _WITH_ITEMS and position >= 0:
+            return item_at(owner, position)
         case Node(), _:
             tensors = [node for node in operands_of([index]) if node.label != NUMBER]
             return Node("getitem", [owner, *(tensors or [CONSTANT])])

@@ -8,7 +8,8 @@ from typing import Any
 
 import attrs
 
-from kernelrl_sources.dataflow.graph import CONSTANT, NUMBER, Node, canonical_name
+from kernelrl_sources.dataflow.canonical import canonical_node
+from kernelrl_sources.dataflow.graph import NUMBER, Node, canonical_name, number_node
 
 __all__ = [
     "UNKNOWN",
@@ -23,6 +24,7 @@ __all__ = [
     "item_at",
     "joined_scopes",
     "label_of",
+    "number_of",
     "one_of",
     "operands_of",
     "truth_value",
@@ -30,10 +32,12 @@ __all__ = [
 
 UNKNOWN = object()
 
+_GREATEST_NUMBER = 1e30
+
 
 @attrs.frozen
 class Const:
-    """A value known without tensors. Only strings, booleans, None and indices matter."""
+    """A value known without tensors."""
 
     value: Any = UNKNOWN
 
@@ -52,6 +56,7 @@ class Layer:
     label: str
     children: tuple[Any, ...] = ()
     numbers: bool = False
+    weights: int = 0
 
 
 @attrs.frozen(eq=False)
@@ -94,9 +99,16 @@ def operands_of(values: Iterable[Any]) -> Iterator[Node]:
             case Const(value=bool() | str() | None):
                 pass
             case Const():
-                yield CONSTANT
+                yield number_node(number_of(value))
             case Layer() | Instance() | Name() | Function() | ast.ClassDef():
                 yield Node(label_of(value))
+
+
+def number_of(value: Any) -> float | None:
+    """The number that a value is; None for an unknown value and for any other one."""
+    is_number = isinstance(value, Const) and type(value.value) in (int, float)
+    # Integers may have any number of digits.
+    return float(value.value) if is_number and abs(value.value) < _GREATEST_NUMBER else None
 
 
 def flattened(values: Iterable[Any]) -> Iterator[Any]:
@@ -126,7 +138,7 @@ def item_at(value: Any, position: int) -> Any:
                 return value[0] if value else Const()
             return value[position] if position < len(value) else Const()
         case Node():
-            return Node(f"item{position}", [value])
+            return canonical_node(f"item{position}", [value])
     return Const()
 
 
