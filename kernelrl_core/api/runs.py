@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kernelrl_core.recipe.explanations import Metric, metric_of
 from kernelrl_core.runs.directory import RunDir, State, find_run, list_runs
 from kernelrl_core.runs.journal import JournalReader
 from kernelrl_core.runs.review import needs_review
@@ -9,10 +10,12 @@ from kernelrl_core.runs.summary import recipe_plan, result_rows, steps_total, su
 
 __all__ = [
     "JournalReader",
+    "Metric",
     "RunDir",
     "State",
     "find_run",
     "list_runs",
+    "metric_of",
     "needs_review",
     "recipe_plan",
     "result_rows",

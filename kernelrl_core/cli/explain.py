@@ -39,6 +39,10 @@ def command(name: tuple[str, ...], as_json: bool) -> None:
         lines += [f"{one.name}  ({one.what})", *_indented(one.text)]
         if one.field is not None:
             lines += [f"  type     {one.field.type}", f"  default  {one.field.default}"]
+        if one.metric is not None:
+            lines += [f"  formula  {one.metric.formula}", f"  unit     {one.metric.unit}"]
+            lines += [f"  good     {one.metric.good}"]
+            lines += [f"  like     {one.metric.like}"] if one.metric.like else []
         lines += [f"  example  {one.example}"] if one.example else []
         lines += [f"  source   {one.source}"]
         print_lines([*lines, *option_lines(one.field.fields if one.field is not None else one.options)])

@@ -8,7 +8,7 @@ in Kevin (arXiv 2507.11948) the share of replies with an unusual first word rose
     collapse/opening_drift  share of replies with an unusual first word  the same
     collapse/repetition     share of replies that end in repetition      the same
     truncated_rate          share of replies truncated at the limit      the same
-    collapse/entropy        entropy in nats per token                    is below half or above twice the earlier mean
+    collapse/nll            -log p in nats per sampled token             is below half or above twice the earlier mean
     tokens/reply_mean       tokens per reply                             the same
 
 The earlier mean is that of all steps before the last 5. There is no alarm before step 10.
@@ -27,7 +27,7 @@ from kernelrl_core.errors import more
 from kernelrl_core.sources.thinking import split_thinking
 from kernelrl_core.types import Group, Turn
 
-__all__ = ["FINDING_PREFIX", "Alarms", "climbing", "entropy", "first_word", "is_repetitive", "moved"]
+__all__ = ["FINDING_PREFIX", "Alarms", "climbing", "first_word", "is_repetitive", "moved", "negative_log_likelihood"]
 
 FINDING_PREFIX = "finding/"
 """Prefix of the metrics of findings."""
@@ -36,12 +36,12 @@ _CLIMBING = {
     "collapse/repetition": "replies that end in repetition",
     "truncated_rate": "replies truncated at the token limit",
 }
-_LEVELS = {"collapse/entropy": "entropy per token", "tokens/reply_mean": "tokens per reply"}
+_LEVELS = {"collapse/nll": "negative log-probability per token", "tokens/reply_mean": "tokens per reply"}
 _SEE = {
     "collapse/opening_drift": "alarm-first-word",
     "collapse/repetition": "alarm-repetition",
     "truncated_rate": "alarm-truncation",
-    "collapse/entropy": "alarm-entropy",
+    "collapse/nll": "alarm-entropy",
     "tokens/reply_mean": "alarm-length",
 }
 """Metric -> id of the alarm's entry in `docs/troubleshooting.md`. That of findings is `alarm-finding`."""
@@ -76,8 +76,8 @@ class Alarms:
             "collapse/opening_drift": sum(word not in self._usual for word in openings) / len(turns),
             "collapse/repetition": sum(is_repetitive(turn.reply.text) for turn in turns) / len(turns),
         }
-        nats = entropy(turns)
-        return row if nats is None else row | {"collapse/entropy": nats}
+        nats = negative_log_likelihood(turns)
+        return row if nats is None else row | {"collapse/nll": nats}
 
     def state(self) -> dict[str, Any]:
         """The state for a checkpoint."""
@@ -123,7 +123,7 @@ def is_repetitive(text: str) -> bool:
     return len(tail) >= _LEAST_TAIL and len(zlib.compress(tail, 1)) <= _COMPRESSED * len(tail)
 
 
-def entropy(turns: Sequence[Turn]) -> float | None:
+def negative_log_likelihood(turns: Sequence[Turn]) -> float | None:
     """Mean of -log p over the sampled tokens, in nats; None without tokens.
 
     Estimates the policy's entropy per token if the temperature is 1, and approximates it for other temperatures.

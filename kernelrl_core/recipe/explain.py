@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import typing
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import attrs
@@ -18,7 +18,7 @@ from kernelrl_core.plugins.kinds import KINDS_BY_NAME
 from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.plugins.use import Use
 from kernelrl_core.recipe.blocks import block_at, blocks
-from kernelrl_core.recipe.explanations import metric_groups, problems
+from kernelrl_core.recipe.explanations import Metric, metric_groups, metric_of, problems
 from kernelrl_core.recipe.field_docs import FieldDescription, describe_fields, field_docs
 from kernelrl_core.recipe.schema import Recipe
 from kernelrl_core.types.outcomes import CHECKER_FAILED_RULE, Outcome, Rule, Severity, Verdict
@@ -46,6 +46,8 @@ class Explanation:
     """Options of a component."""
     example: str = ""
     """Use on the command line; empty for a metric or a rule."""
+    metric: Metric | None = None
+    """Formula, unit and good range of a metric."""
 
 
 def explain(name: str, registry: Registry) -> list[Explanation]:
@@ -64,7 +66,7 @@ def explain(name: str, registry: Registry) -> list[Explanation]:
     known = list(_everything(registry))
     found = [one for one in known if wanted in _names(one)]
     if not any(one.what == _METRIC for one in found):
-        found += _matching(wanted, known)
+        found += _matching(wanted)
     # A key or an option may be given without the mapping that contains it.
     found = found or [one for one in known if one.field is not None and one.name.rpartition(".")[2] == wanted]
     if not found:
@@ -83,18 +85,13 @@ def _names(one: Explanation) -> set[str]:
     return {one.name, *bare, *(f"{kind} {one.name}" for kind in kinds), *(f"{one.what} {one.name}" for _ in kinds)}
 
 
-def _matching(wanted: str, known: Iterable[Explanation]) -> list[Explanation]:
-    """The metric whose name matches with `*` for any text or `<k>` for a number; of several the most specific one."""
-    found = []
-    for one in known:
-        for pattern in _names(one) if one.what == _METRIC else ():
-            parts = re.split(r"(\*|<\w+>)", pattern)
-            regex = "".join(
-                ".*" if part == "*" else r"[\d.]+" if part[:1] == "<" else re.escape(part) for part in parts
-            )
-            if len(parts) > 1 and re.fullmatch(regex, wanted):
-                found.append((sum(map(len, parts[::2])), one))
-    return [max(found, key=lambda pair: pair[0])[1]] if found else []
+def _matching(wanted: str) -> list[Explanation]:
+    """The metric whose name contains `*` or a number and fits, also without `eval/`."""
+    found = metric_of(wanted)
+    if found is None:
+        result = metric_of(f"eval/{wanted}")
+        found = result if result is not None and result.name != "eval/*" else None
+    return [_of_metric(found)] if found is not None else []
 
 
 def _everything(registry: Registry) -> Iterator[Explanation]:
@@ -232,5 +229,11 @@ def _problems() -> Iterator[Explanation]:
 
 def _metrics() -> Iterator[Explanation]:
     for group in metric_groups():
-        for name, meaning in group.metrics.items():
-            yield Explanation(name, _METRIC, meaning, "docs/metrics.md")
+        for metric in group.metrics:
+            yield _of_metric(metric)
+        for name, meaning in group.outputs.items():
+            yield Explanation(name, "output of kernelrl eval", meaning, group.source)
+
+
+def _of_metric(metric: Metric) -> Explanation:
+    return Explanation(metric.name, _METRIC, metric.meaning, metric.source, metric=metric)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
+from urllib.parse import urlsplit
 
 from docpages.markdown import note, table, wrapped
-from kernelrl_core.recipe.explanations import metric_groups, problems
+from kernelrl_core.recipe.explanations import Metric, MetricGroup, metric_groups, problems
 
 
 def metrics_page() -> str:
@@ -20,6 +22,14 @@ def metrics_page() -> str:
             "lost to an infrastructure error. `kernelrl explain NAME` prints one metric."
         ),
         wrapped(
+            "Symbols: i is a valid sample of the step, with outcome o, score s, return R and advantage A; e is an "
+            "episode, g a group; q, p and p_ref are the probabilities of a sampled token under the sampler, the "
+            "trainer and the reference policy, at the temperature of `train.logprobs_at`; mean_i, sum_i, max_i and "
+            '"share of i" go over all valid samples; |x| is the number of x. "Like" names the metric whose formula, '
+            "unit and good range count. A good range is a rule of thumb; any: the metric only describes the step. Each "
+            "group names the file that computes it, and a formula its own source where there is another."
+        ),
+        wrapped(
             "All metrics except `time/*` and `cost/*` depend only on the samples in the order (task, episode, turn), "
             "so a resumed run repeats them exactly."
         ),
@@ -30,9 +40,33 @@ def metrics_page() -> str:
         ),
     ]
     for group in metric_groups():
-        rows = ((f"`{name}`", meaning) for name, meaning in group.metrics.items())
-        parts += [f"## {group.title}", group.before.strip(), table(("name", "meaning"), rows), group.after.strip()]
+        source = f"Source: `{group.source}`."
+        parts += [f"## {group.title}", source, group.before.strip(), *_tables(group), group.after.strip()]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _tables(group: MetricGroup) -> Iterator[str]:
+    if group.metrics:
+        rows = (_row(metric, group.source) for metric in group.metrics)
+        yield table(("name", "meaning", "formula", "unit", "good range"), rows)
+    if group.outputs:
+        yield table(("name", "meaning"), ((f"`{name}`", text) for name, text in group.outputs.items()))
+
+
+def _row(metric: Metric, source: str) -> tuple[str, ...]:
+    if metric.like:
+        return (f"`{metric.name}`", metric.meaning, f"like `{metric.like}`", "", "")
+    own = "" if metric.source == source else f" ({_source(metric.source)})"
+    return (f"`{metric.name}`", metric.meaning, metric.formula + own, metric.unit, metric.good)
+
+
+def _source(text: str) -> str:
+    """A publication as a link; a file as code."""
+    if text.startswith("arXiv "):
+        return f"[{text}](https://arxiv.org/abs/{text.removeprefix('arXiv ')})"
+    if text.startswith("http"):
+        return f"[{urlsplit(text).netloc}]({text})"
+    return f"`{text}`"
 
 
 def troubleshooting_page() -> str:

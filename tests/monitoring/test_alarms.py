@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from kernelrl_core.monitoring.alarms import Alarms, climbing, entropy, first_word, is_repetitive, moved
+from kernelrl_core.monitoring.alarms import (
+    Alarms,
+    climbing,
+    first_word,
+    is_repetitive,
+    moved,
+    negative_log_likelihood,
+)
 from kernelrl_core.types import (
     Episode,
     Group,
@@ -108,18 +115,18 @@ def test_a_reply_that_ends_in_a_loop_is_repetitive_and_code_is_not() -> None:
     assert Alarms().measure(step("so " * 500, source))["collapse/repetition"] == 0.5
 
 
-def test_entropy_is_the_mean_surprise_per_token() -> None:
+def test_the_negative_log_likelihood_is_a_mean_over_all_tokens() -> None:
     """(0.1 + 0.3 + 0.8) / 3 = 0.4 nats over the tokens of both replies."""
-    assert entropy([turn("a", -0.1, -0.3), turn("b", -0.8)]) == pytest.approx(0.4)
-    assert entropy([turn("c")]) is None
+    assert negative_log_likelihood([turn("a", -0.1, -0.3), turn("b", -0.8)]) == pytest.approx(0.4)
+    assert negative_log_likelihood([turn("c")]) is None
 
 
 def test_a_level_that_halves_or_doubles_is_reported_once() -> None:
     """Last five: (3 * 1.0 + 2 * 0.2) / 5 = 0.68; one step later (2 * 1.0 + 3 * 0.2) / 5 = 0.52; then 0.36 < 0.5."""
     values = [1.0] * 10 + [0.2] * 6
-    found = [moved([{"collapse/entropy": v} for v in values[:n]], ["collapse/entropy"]) for n in range(len(values) + 1)]
+    found = [moved([{"collapse/nll": v} for v in values[:n]], ["collapse/nll"]) for n in range(len(values) + 1)]
     assert [n for n, what in enumerate(found) if what] == [14]
-    was, now = found[14]["collapse/entropy"]
+    was, now = found[14]["collapse/nll"]
     assert (was, now) == pytest.approx((1.0, 0.36))
 
 

@@ -9,7 +9,6 @@ from kernelrl_core.interfaces.checkers import Checker
 from kernelrl_core.interfaces.component import Component
 from kernelrl_core.plugins.registry import PluginInfo, Registry, registry
 from kernelrl_core.recipe.explain import Explanation, explain
-from kernelrl_core.recipe.explanations import metric_groups
 from kernelrl_core.recipe.field_docs import FieldDescription, describe_fields
 from kernelrl_core.types import Finding
 
@@ -56,7 +55,7 @@ def test_an_option_is_explained_for_every_component_that_has_it() -> None:
 
 
 def test_metrics_and_rules_are_found() -> None:
-    assert one("kernel/correct_rate").text == "share that ended as `correct`"
+    assert one("kernel/correct_rate").text == "valid samples that ended as `correct`"
     assert one("finding/anything").name == "finding/*"
     assert one("compile_error").text == "The candidate does not build, or its module does not load."
     assert {found.what for found in explain("suspect", registry())} == {"severity of a finding", "verdict"}
@@ -74,9 +73,16 @@ def test_a_finding_that_no_checker_declares_is_found() -> None:
     assert one("late_write").what == "finding of evaluator 'local', severity hack"
 
 
-def test_a_metric_is_explained_once() -> None:
-    names = [name for group in metric_groups() for name in group.metrics]
-    assert sorted(names) == sorted(set(names))
+def test_a_metric_has_formula_unit_good_range_and_source() -> None:
+    found = one("train/kl").metric
+    assert found is not None
+    assert found.formula == "mean(log q - log p), k1 of KL(q, p)"
+    assert (found.unit, found.source) == ("nats per token", "http://joschu.net/blog/kl-approx.html")
+    assert found.good.startswith("near 0")
+
+
+def test_a_result_of_a_level_or_before_the_first_step_has_the_definition_of_the_split() -> None:
+    assert one("eval_start/pass@1") == one("eval/level_2/pass@1") == one("pass@1")
 
 
 def test_the_last_part_of_a_name_finds_all_keys_and_options_that_end_with_it() -> None:

@@ -12,6 +12,7 @@ import torch
 
 from kernelrl_core.api.errors import KernelRLError, UsageError
 from kernelrl_core.api.policies import Message, TrainingSample
+from kernelrl_core.api.runs import metric_of
 from kernelrl_plugin_torch import policy as policy_module
 from kernelrl_plugin_torch.config import TorchConfig, WarmStart
 from kernelrl_plugin_torch.language_model import PromptAndReply
@@ -154,6 +155,8 @@ def test_training_metrics_at_unchanged_weights(make_context, bundled, sampling, 
         samples = learnt(prompt, replies, [1.0, 0.0] * 4)
         assert samples[0].sampler_logprobs
         metrics = await policy.update(make_update(samples, denominator=10.0, optimizer=optimizer(0.0)))
+        definitions = {name: metric_of(f"train/{name}") for name in metrics}
+        assert {name for name, found in definitions.items() if found is None or found.name == "train/*"} == set()
         n = sum(len(reply.tokens) for reply in replies)
         assert metrics["tokens"] == n
         assert abs(metrics["kl"]) < 1e-5

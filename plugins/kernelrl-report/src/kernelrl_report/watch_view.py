@@ -48,7 +48,7 @@ _CURVES: tuple[tuple[str, str, Callable[[float], str]], ...] = (
     ("infra errors", "infra_rate", _share),
     ("broken rules", "kernel/cheat_rate", _share),
     ("tokens per reply", "tokens/reply_mean", _number),
-    ("entropy", "collapse/entropy", _number),
+    ("-log p per token", "collapse/nll", _number),
     ("mismatch", "train/mismatch", _number),
 )
 """Label, metric and format of each curve, the most important first."""
