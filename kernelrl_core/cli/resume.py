@@ -7,8 +7,9 @@ import click
 from kernelrl_core.cli.detach import detach as detach_now
 from kernelrl_core.cli.run_result import print_result
 from kernelrl_core.cli.training import train
+from kernelrl_core.errors import UsageError
 from kernelrl_core.plugins.registry import registry
-from kernelrl_core.runs.directory import find_run
+from kernelrl_core.runs.directory import RunDir, find_run
 from kernelrl_core.training.starting import continued_recipe, lock_to_continue
 
 
@@ -30,6 +31,7 @@ def command(context: click.Context, run: str, accept_changes: bool, detach: bool
       kernelrl resume runs/quickstart --detach
     """
     found = find_run(run)
+    _require_training(found)
     detached = detach_now(as_json=as_json) if detach else None
     if not lock_to_continue(found, registry(), accept_changes=accept_changes):
         print_result(found, as_json=as_json)
@@ -37,3 +39,12 @@ def command(context: click.Context, run: str, accept_changes: bool, detach: bool
     code = train(found, continued_recipe(found, registry()), detached)
     print_result(found, as_json=as_json)
     context.exit(code)
+
+
+def _require_training(run: RunDir) -> None:
+    """
+    Raises:
+        UsageError: another command made the run, and continues it.
+    """
+    if (command := run.provenance().get("continued_by")) is not None:
+        raise UsageError(f"run {run.path} is no training run", fix=f"{command} {run.path}", see="run-changed")

@@ -116,14 +116,16 @@ def spent_on_turn(turn: Turn) -> Spent:
     """The amounts of a turn sampled by this process."""
     found = turn.evaluation
     gpu = _gpu_seconds(found.seconds, found.provenance) if found is not None else 0.0
-    return Spent(len(turn.prompt.tokens), len(turn.reply.tokens), 0, gpu)
+    prompt, reply = turn.reply.counted or (len(turn.prompt.tokens), len(turn.reply.tokens))
+    return Spent(prompt, reply, 0, gpu)
 
 
 def spent_on_row(row: Mapping[str, Any]) -> Spent:
     """The amounts of a row of `samples.jsonl` or `eval_samples.jsonl`."""
     found = row["evaluation"]
     gpu = _gpu_seconds(found["seconds"], found["provenance"]) if found is not None else 0.0
-    return Spent(len(row["prompt"]["tokens"]), len(row["reply"]["tokens"]), 0, gpu)
+    prompt, reply = row["reply"].get("counted") or (len(row["prompt"]["tokens"]), len(row["reply"]["tokens"]))
+    return Spent(prompt, reply, 0, gpu)
 
 
 def spent_on_step(row: Mapping[str, Any]) -> Spent:

@@ -53,12 +53,12 @@ class EpisodeId:
     """Index of the task within the step's batch."""
     episode: int
     """Index among the episodes of the task."""
-    other_turns: int = 0
-    """Turns of the episode that its prompts do not show, before the next one; above 0 in a search only."""
+    other_turns: int | None = None
+    """In a search: turns of the episode that its prompts do not show, before the next one. None: no search."""
 
     def turn(self, number: int) -> SampleId:
         """Id of a turn of the episode, counted from 0."""
-        return SampleId(self.step, self.task_index, self.episode, number + self.other_turns)
+        return SampleId(self.step, self.task_index, self.episode, number + (self.other_turns or 0))
 
 
 class Renderer(Protocol):
@@ -216,6 +216,8 @@ class EpisodeRunner:
             raise ValueError(f"{request.id} is not the current request of this episode")
 
     def _add(self, turn: Turn) -> Turn:
+        if self.id.other_turns is not None:
+            turn = attrs.evolve(turn, parents=tuple(earlier.id.turn for earlier in self.turns))
         self.turns, self._request = (*self.turns, turn), None
         return turn
 

@@ -34,7 +34,7 @@ def sample_row(turn: Turn) -> dict[str, Any]:
         speedup=turn.speedup,
     )
     row.update({_ROW_KEYS.get(key, key): value for key, value in to_json(turn).items() if key not in ("id", "task")})
-    for key in ("lost_at", "examples", "excluded_examples"):
+    for key in ("lost_at", "examples", "excluded_examples", "parents"):
         if not row[key]:
             del row[key]
     clean: dict[str, Any] = _finite(row)

@@ -92,10 +92,10 @@ class RunJournal:
         rows = self._open_evals.get(update, [])
         return {sample_id(row): turn_from_row(row, tasks[row["task_index"]]) for row in rows}
 
-    async def begin(self, purpose: str, where: SampleId) -> None:
-        """Record that a reply is started, for purpose `train` or `eval`."""
+    async def begin(self, purpose: str, where: SampleId, **facts: float) -> None:
+        """Record that a reply is started, for purpose `train` or `eval`, with further facts about it."""
         journal = self._journals["begun"]
-        row = {"purpose": purpose, "sample": str(where)}
+        row = {"purpose": purpose, "sample": str(where), **facts}
         await asyncio.get_running_loop().run_in_executor(self._thread, partial(journal.append, [row], wait=False))
 
     async def record_sample(self, turn: Turn) -> Mapping[str, Any]:

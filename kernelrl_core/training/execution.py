@@ -7,9 +7,8 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
-from pathlib import Path
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
 from typing import Any, NoReturn
 
 from kernelrl_core.errors import ExitCode, KernelRLError, StorageError
@@ -17,6 +16,7 @@ from kernelrl_core.monitoring.console import Console
 from kernelrl_core.monitoring.costs import BudgetReached, CostMeter, prices_of
 from kernelrl_core.monitoring.loggers import LoggerThreads
 from kernelrl_core.monitoring.monitor import Monitor
+from kernelrl_core.monitoring.run_log import log_to
 from kernelrl_core.plugins.boundary import first_error
 from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.recipe.prerequisites import pending_preparations
@@ -51,7 +51,7 @@ def execute_run(run: RunDir, recipe: Recipe, resolved: Mapping[str, Any], regist
         KernelRLError: the run failed. The error is recorded in the run's state; the run can be resumed.
     """
     console = Console(run.set_progress, run.path / "logs.log")
-    with _log_to(run.path / "logs.log", console), ExitStack() as at_end:
+    with log_to(run.path / "logs.log", console, silent=__name__), ExitStack() as at_end:
         # Not at the end of the process: 'kernelrl stop' would then signal a process that only prints the result.
         at_end.callback(run.unlock)
         try:
@@ -209,40 +209,3 @@ def _record_failure(run: RunDir, error: BaseException, console: Console) -> Base
     with suppress(KernelRLError):
         run.set_state("stopped" if stopped else "failed", str(error), console.progress())
     return error
-
-
-@contextmanager
-def _log_to(path: Path, console: Console) -> Iterator[None]:
-    """Write log records of level INFO to the file; print warnings to the user, too."""
-    try:
-        to_file: logging.Handler = logging.FileHandler(path, encoding="utf-8")
-    except OSError as error:
-        raise KernelRLError(f"{path}: {error.strerror}") from error
-    to_file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    to_file.handleError = lambda record: None  # type: ignore[method-assign]  # a full disk is reported by the journals
-    to_user = _ToUser(console)
-    root = logging.getLogger()
-    level = root.level
-    root.setLevel(logging.INFO)
-    for handler in (to_file, to_user):
-        root.addHandler(handler)
-    try:
-        yield
-    finally:
-        for handler in (to_file, to_user):
-            root.removeHandler(handler)
-            # A full disk is reported by the journals.
-            with suppress(OSError):
-                handler.close()
-        root.setLevel(level)
-
-
-class _ToUser(logging.Handler):
-    def __init__(self, console: Console) -> None:
-        super().__init__(logging.WARNING)
-        self._console = console
-
-    def emit(self, record: logging.LogRecord) -> None:
-        # The command itself prints errors that end the run.
-        if record.name != __name__:
-            self._console.warn(f"{record.levelname.lower()}: {record.getMessage()}")

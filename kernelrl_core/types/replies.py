@@ -81,6 +81,9 @@ class Reply:
     elsewhere."""
     thinking: str | None = None
     """Thinking as parsed by the policy's renderer; None if the renderer does not separate it."""
+    counted: tuple[int, int] | None = None
+    """Tokens of the prompt and of the reply as the endpoint counts them for its bill; None if it does not tell, or if
+    `tokens` are all of them."""
 
 
 @attrs.frozen

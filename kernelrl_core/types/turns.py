@@ -82,6 +82,9 @@ class Turn:
     """Retrieved examples in the prompt, best first; empty if the recipe retrieves none for this turn."""
     excluded_examples: tuple[ExcludedExample, ...] = ()
     """Examples that the retriever found and the prompt does not show, with the reasons."""
+    parents: tuple[int, ...] = ()
+    """In a search: numbers of the turns that the reply continues from, the last one being the kernel to improve. Empty
+    for a first turn, and outside of a search, where a turn continues from all turns before it."""
 
     @property
     def candidate(self) -> Candidate | None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import pytest
 
 from kernelrl_core.errors import InfrastructureError
-from kernelrl_core.heldout.search import best_paths
+from kernelrl_core.heldout.search import best_paths, mates
 from kernelrl_core.heldout.split import rollout_split
 from kernelrl_core.monitoring.costs import BudgetReached
 from kernelrl_core.plugins.boundary import first_error
@@ -20,10 +21,11 @@ from kernelrl_testing.fakes import FakeEnvironment, FakePolicy, FakeTasks, numbe
 from kernelrl_testing.training import make_recipe
 from kernelrl_testing.values import make_candidate, make_evaluation, make_turn
 
-BEAM, REFINE, BEST_OF_N = (
+BEAM, REFINE, BEST_OF_N, ISLANDS = (
     SearchSettings("beam", PositiveInt(2)),
-    SearchSettings("refine_best"),
+    SearchSettings("refine"),
     SearchSettings("best_of_n"),
+    SearchSettings("islands", islands=PositiveInt(2), parents=PositiveInt(1)),
 )
 
 
@@ -114,7 +116,7 @@ def test_best_of_n_samples_first_turns_only() -> None:
     assert len({settings.seed for _, settings in found.policy.requests}) == 6
 
 
-def test_refine_best_continues_from_the_best_kernel_of_all_rounds() -> None:
+def test_refine_continues_from_the_best_kernel_of_all_rounds() -> None:
     found = Search(REFINE, ["wrong", "right 1", "wrong", "wrong", "right 3", "wrong"])
     assert found.shown == [[], [], *[["turn 1 was correct"]] * 4]
 
@@ -131,7 +133,7 @@ def test_beam_divides_the_replies_between_the_best_kernels() -> None:
     assert found.shown[4:] == [["turn 1 was correct", "turn 2 was correct"], ["turn 1 was correct"]]
 
 
-@pytest.mark.parametrize("settings", [None, BEST_OF_N, REFINE, BEAM])
+@pytest.mark.parametrize("settings", [None, BEST_OF_N, REFINE, BEAM, ISLANDS])
 def test_every_method_spends_the_same_number_of_replies(settings: SearchSettings | None) -> None:
     found = Search(settings, ["right 2", *["wrong"] * 5])
     assert len(found.policy.requests) == len(found.turns) == len(found.recorder.recorded) == 6
@@ -140,6 +142,38 @@ def test_every_method_spends_the_same_number_of_replies(settings: SearchSettings
 
 def test_the_search_ends_after_a_round_where_an_episode_would_stop() -> None:
     assert len(Search(BEST_OF_N, ["wrong", "wrong", "right", "wrong"], stop="correct").turns) == 4
+
+
+def test_an_attempt_names_the_turns_that_it_continues_from() -> None:
+    found = Search(REFINE, ["wrong", "right 1", "right 2", "wrong", "wrong", "wrong"])
+    assert [turn.parents for turn in found.turns] == [(), (), (1,), (1,), (1, 2), (1, 2)]
+
+
+def test_turns_outside_of_a_search_name_no_parents() -> None:
+    found = Search(None, ["wrong"] * 6)
+    assert [turn.parents for turn in found.turns] == [()] * 6
+
+
+def test_islands_continue_from_their_own_kernels_until_the_best_ones_move() -> None:
+    found = Search(ISLANDS, ["right 1", "wrong", "wrong", "wrong", "wrong", "wrong"])
+    # After two rounds the best kernel of each of the two islands is in the other one, too.
+    assert found.turns[2].parents == (0,)
+    assert found.turns[3].parents == (1,)
+    assert {turn.parents for turn in found.turns[4:]} <= {(0,), (1,), (2,), (3,)}
+
+
+def test_the_kernels_of_an_island_are_drawn_by_rank_with_the_most_different_ones() -> None:
+    slow = path(0, speedup=1.0, extraction=Extraction(make_candidate("a b c d")))
+    fast = path(1, speedup=4.0, extraction=Extraction(make_candidate("a b c e")))
+    other = path(2, speedup=2.0, extraction=Extraction(make_candidate("x y z")))
+    drawn = [mates([slow, fast, other], 2, random.Random(seed)) for seed in range(200)]
+    improved = [turns[-1].id.turn for turns in drawn]
+    assert improved.count(1) > improved.count(2) > improved.count(0) > 0
+    assert {turns[0].id.turn for turns in drawn if turns[-1].id.turn == 1} == {2}
+
+
+def test_an_island_without_kernels_begins_anew() -> None:
+    assert mates([], 2, random.Random(0)) == ()
 
 
 def test_an_interrupted_search_samples_the_remaining_replies_only() -> None:

@@ -21,7 +21,8 @@ GREEDY = "has no effect: temperature 0 takes the most probable token (sampling.t
 CONTEXT = "has no effect: a reply ends where the context of the policy is full"
 FEW_SAMPLES = "has no effect for k above the episodes per task (eval.samples)"
 ONE_SEARCH = "has no effect for k above 1: a search is one episode per task (eval.search)"
-NO_BEAM = "has no effect: only beam continues from several kernels (eval.search.method)"
+NO_BEAM = "has no effect: only beam has a width (eval.search.method)"
+NO_ISLANDS = "has no effect: only islands has populations (eval.search.method)"
 UNTIMED = "has no effect: no run time is measured (evaluation.timing)"
 UNVERIFIED = "has no effect: no kernel is verified (verify.train, verify.eval)"
 TOO_LATE = "has no effect: the run ends before that step (train.steps)"
@@ -57,7 +58,8 @@ def warnings(plugins: Registry, folder: Path, *overrides: str, text: str = "") -
         ("sampling.max_tokens", "1000", ("policy.context=1000",), CONTEXT),
         ("eval.pass_at", "[1, 8]", ("eval.samples=7",), FEW_SAMPLES),
         ("eval.pass_at", "[1, 8]", ("eval.samples=8", "eval.search={method: beam}"), ONE_SEARCH),
-        ("eval.search.width", "2", ("eval.search.method=refine_best",), NO_BEAM),
+        ("eval.search.width", "2", ("eval.search.method=refine",), NO_BEAM),
+        ("eval.search.islands", "3", ("eval.search.method=refine",), NO_ISLANDS),
         ("sampling.extend", "{after_step: 3, max_tokens: 20000}", ("train.steps=3",), TOO_LATE),
     ],
 )

@@ -127,8 +127,9 @@ def _extended_too_late(recipe: Recipe) -> bool:
     return extend is not None and steps is not None and extend.after_step >= steps
 
 
-def _no_beam(recipe: Recipe) -> bool:
-    return recipe.eval.search is not None and recipe.eval.search.method != "beam"
+def _searches_without(method: str) -> Callable[[Recipe], bool]:
+    """Whether a recipe searches with another method."""
+    return lambda recipe: recipe.eval.search is not None and recipe.eval.search.method != method
 
 
 def _beyond_context(recipe: Recipe) -> bool:
@@ -214,7 +215,12 @@ _RULES: tuple[IdleRule, ...] = (
         lambda recipe: recipe.eval.search is not None and max(recipe.eval.pass_at, default=0) > 1,
         " for k above 1: a search is one episode per task (eval.search)",
     ),
-    (("eval.search.width",), _no_beam, ": only beam continues from several kernels (eval.search.method)"),
+    (("eval.search.width",), _searches_without("beam"), ": only beam has a width (eval.search.method)"),
+    (
+        ("eval.search.islands", "eval.search.parents", "eval.search.migrate_every"),
+        _searches_without("islands"),
+        ": only islands has populations (eval.search.method)",
+    ),
 )
 """Keys, the condition under which they have no effect, and the reason."""
 

@@ -122,7 +122,11 @@ RANGES: Mapping[str, Range] = {
     "eval.every": _STEPS,
     "eval.samples": Range(1, 1e5, above="an evaluation would take days"),
     "eval.temperature": _TEMPERATURE,
-    "eval.search.width": Range(1, 1e4, above="no search has so many kernels"),
+    **dict.fromkeys(
+        ("eval.search.width", "eval.search.islands", "eval.search.parents"),
+        Range(1, 1e4, above="no search has so many kernels"),
+    ),
+    "eval.search.migrate_every": Range(1, 1e4, above="no kernel moves between islands"),
     "eval.max_tasks": Range(1, 1e6, above="acts as null: all"),
     "eval.pass_at.*": Range(1, 1e5, above="no task has so many episodes"),
     "eval.fast_thresholds.*": Range(0.01, 1e4, "acts as 0", "no kernel is so fast"),

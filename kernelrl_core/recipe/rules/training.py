@@ -179,7 +179,8 @@ def budget(cost: CostSettings, policy: Use, evaluator: Use) -> Iterator[Contradi
         return
     if cost.budget_usd is None:
         return
-    unknown = [f"cost.prices.{key}" for key in ("prompt", "reply", "train") if getattr(prices, key) is None]
+    needed = ("prompt", "reply", "train") if policy.options.capabilities().losses else ("prompt", "reply")
+    unknown = [f"cost.prices.{key}" for key in needed if getattr(prices, key) is None]
     if unknown:
         message = f"policy {policy.use!r} declares no prices, so the budget cannot be enforced"
         yield Contradiction(("cost", "budget_usd"), message, f"set {', '.join(unknown)}, in USD per million tokens")

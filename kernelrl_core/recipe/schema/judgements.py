@@ -47,11 +47,19 @@ class VerifySettings:
 class SearchSettings:
     """Search of a held-out evaluation: all replies to a task form one episode, of the same number of replies."""
 
-    method: Literal["best_of_n", "refine_best", "beam"]
-    """Kernels that the replies of a round continue from: `best_of_n`: none, every reply is a first turn;
-    `refine_best`: the best kernel so far; `beam`: the best `width` kernels so far."""
+    method: Literal["best_of_n", "refine", "beam", "islands"]
+    """Kernels that the replies of a round continue from: `best_of_n`: none, every reply is a first turn; `refine`: the
+    best kernel so far; `beam`: the best `width` kernels so far; `islands`: kernels of one of several populations that
+    evolve separately."""
     width: PositiveInt = PositiveInt(4)
     """Number of kernels that `beam` continues from; the replies of a round are divided evenly between them."""
+    islands: PositiveInt = PositiveInt(2)
+    """Number of populations of `islands`; the replies are divided evenly between them."""
+    parents: PositiveInt = PositiveInt(2)
+    """Number of kernels of its island that a reply of `islands` sees: one drawn by rank, the others as different from
+    it as possible."""
+    migrate_every: PositiveInt = PositiveInt(2)
+    """Rounds after which the best kernel of each island also joins the next island."""
 
 
 @attrs.frozen

@@ -147,6 +147,19 @@ def test_without_log_probabilities_a_reply_has_no_tokens(server: OpenAIServer) -
     assert "logprobs" not in server.requests[-1]
 
 
+@pytest.mark.parametrize("logprobs", [True, False])
+def test_a_reply_has_the_tokens_that_the_endpoint_counts(logprobs: bool, server: OpenAIServer) -> None:
+    assert started(options(server, logprobs=logprobs), one_reply).counted == (1, 6)
+
+
+def test_a_refusal_in_its_own_field_is_the_text() -> None:
+    message = {"content": None, "refusal": "I cannot help with that."}
+    reply = OpenAIPolicy(OpenAIConfig("tiny", logprobs=False))._reply(
+        {"choices": [{"message": message, "finish_reason": "stop"}]}
+    )
+    assert (reply.text, reply.counted) == ("I cannot help with that.", None)
+
+
 def test_prompt_tokens_are_estimated_as_one_per_three_bytes_and_four_per_message(server: OpenAIServer) -> None:
     prompt = OpenAIPolicy(options(server)).render((Message("user", "abcdefg"), Message("user", "é")))
     # (7 + 2 bytes) / 3 = 3 tokens; two messages add 8.
@@ -155,6 +168,11 @@ def test_prompt_tokens_are_estimated_as_one_per_three_bytes_and_four_per_message
 
 def test_the_context_length_is_read_from_the_endpoint(server: OpenAIServer) -> None:
     assert started(options(server)).context_tokens == 100_000
+
+
+@pytest.mark.parametrize("stated", [5000, 200_000])
+def test_the_smaller_of_two_context_lengths_applies(stated: int, server: OpenAIServer) -> None:
+    assert started(options(server, context_tokens=stated)).context_tokens == min(stated, 100_000)
 
 
 JSON = st.recursive(
@@ -185,6 +203,28 @@ def test_a_response_of_any_structure_is_a_reply_or_unreadable(response: Any, log
     assert isinstance(reply.text, str)
     assert len(reply.tokens) == len(reply.logprobs)
     assert all(number <= 0 for number in reply.logprobs)
+
+
+# --- replies that may have been paid ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("failure", ["drop", "broken", "half", "no_choices", "not_json"])
+def test_without_resend_a_failure_that_may_cost_something_loses_the_reply_at_once(
+    failure: str, server: OpenAIServer
+) -> None:
+    async def ask(policy: OpenAIPolicy) -> Reply:
+        server.fail = lambda body: failure
+        return await one_reply(policy)
+
+    with pytest.raises(InfrastructureError):
+        started(options(server, resend=False), ask)
+    assert len(server.requests) == 2  # the first request of the start, and this one
+
+
+def test_without_resend_requests_to_an_overloaded_endpoint_are_repeated(server: OpenAIServer) -> None:
+    server.fail = lambda body: "429" if len(server.requests) == 2 else ""
+    assert started(options(server, resend=False), one_reply).text.startswith("a reply")
+    assert len(server.requests) == 3
 
 
 # --- errors before the first sample ---------------------------------------------------------------------------------

@@ -1,4 +1,5 @@
-"""Experiments: held-out evaluations and samples of a policy, and the effect of a change to a recipe.
+"""Experiments: held-out evaluations and samples of a policy, searches for a better kernel, and the effect of a change
+to a recipe.
 
 The commands compose the rollouts and runs of the core. They have the core's version and may import its private modules.
 """
@@ -20,6 +21,11 @@ def kernelrl_commands() -> list[Component]:
             "eval",
             target="kernelrl_experiments.eval_command:command",
             summary="Measure a policy or a checkpoint on a split.",
+        ),
+        Component(
+            "optimize",
+            target="kernelrl_experiments.optimize.command:command",
+            summary="Improve a kernel with a language model.",
         ),
         Component(
             "sample",

@@ -30,7 +30,7 @@ from kernelrl_core.tasks.selection import listed
 from kernelrl_core.types import Episode, Extraction, Group, Prompt, Reply, SampleId, Task, Turn, sha256_text
 from kernelrl_core.types.serialization import from_json
 
-__all__ = ["ExistingKernel", "ExistingKernels", "evaluate_existing", "read_existing"]
+__all__ = ["ExistingKernel", "ExistingKernels", "evaluate_existing", "evaluate_one", "read_existing"]
 
 _SUITE = "suite"
 """Split of the tasks that a suite has beside its kernels."""
@@ -220,7 +220,7 @@ async def evaluate_existing(
     async def work() -> None:
         for kernel in waiting:
             grow()
-            turn = await _evaluated(kernel, existing.tasks[kernel.id.task_index], environment)
+            turn = await evaluate_one(kernel, existing.tasks[kernel.id.task_index], environment)
             await recorder.record("eval", turn)
             turns[kernel.id] = turn
 
@@ -243,7 +243,13 @@ async def evaluate_existing(
     ]
 
 
-async def _evaluated(kernel: ExistingKernel, task: Task, environment: Environment) -> Turn:
+async def evaluate_one(kernel: ExistingKernel, task: Task, environment: Environment) -> Turn:
+    """The turn of one kernel as the reply of a policy; masked if it was lost to an infrastructure error.
+
+    Raises:
+        StorageError: a file of the evaluation cannot be written.
+        KernelRLError: a plugin failed, or the task is unusable.
+    """
     prompt, reply = Prompt((), ()), Reply(kernel.text, (), (), "stop")
     extraction = kernel.extraction
     if extraction is None:

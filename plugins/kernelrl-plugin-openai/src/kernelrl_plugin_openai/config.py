@@ -34,10 +34,14 @@ class OpenAIConfig(PolicyConfig):
     api_key_env: str | None = "OPENAI_API_KEY"
     """Environment variable that holds the API key. Null: the endpoint needs no key."""
     context_tokens: PositiveInt | None = None
-    """Maximum tokens of prompt and reply together. Null: read it from the endpoint, which vLLM supports and OpenAI does
-    not."""
+    """Maximum tokens of prompt and reply together. A smaller length that the endpoint reports applies; vLLM reports
+    one, OpenAI does not. Null: that of the endpoint."""
     logprobs: bool = True
-    """Request the log-probability of each token. Set false for endpoints without them; token counts are then 0."""
+    """Request the log-probability of each token. Set false for endpoints without them; the tokens of a reply are then
+    counted by the endpoint only."""
+    resend: bool = True
+    """Send a request again that may already cost something: after a timeout, a broken connection or an unusable
+    response. False: that reply is lost."""
     max_concurrent: PositiveInt = PositiveInt(32)
     """Maximum number of concurrent requests."""
     timeout_s: PositiveFloat = PositiveFloat(600.0)

@@ -6,6 +6,9 @@
                                 meanwhile (the sample is lost), else KernelRLError (the run ends and can be resumed)
     incomplete response         two retries; then InfrastructureError
 
+With `resend: false` a failure that may cost something (timeout, broken connection, incomplete response) is an
+InfrastructureError at once.
+
 No message contains the key: it is removed from the endpoint's texts, and SDK exceptions, which hold requests, are not
 chained.
 """
@@ -21,6 +24,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+import httpx
 import openai
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_random_exponential
 
@@ -38,7 +42,11 @@ CHAT = "/chat/completions"
 UNREADABLE = (KeyError, TypeError, IndexError, AttributeError, ValueError, OverflowError)
 """Exceptions of reading a response with another structure."""
 
+_log = logging.getLogger(__name__)
+
 _MAX_INCOMPLETE = 3
+_QUIET_S = 10.0
+"""Seconds of waiting for the endpoint that are not reported."""
 _START_PATIENCE_S = 5.0
 _FIRST_WAIT_S = 0.5
 _LONGEST_WAIT_S = 60.0
@@ -64,11 +72,12 @@ class Unavailable(Exception):
     Args:
         message: the failure; contains no secret.
         wait_s: the delay in seconds that the endpoint requests, if any.
+        may_cost: the endpoint may have worked on the request.
     """
 
-    def __init__(self, message: str, wait_s: float | None = None) -> None:
+    def __init__(self, message: str, wait_s: float | None = None, *, may_cost: bool = False) -> None:
         super().__init__(message)
-        self.message, self.wait_s = message, wait_s
+        self.message, self.wait_s, self.may_cost = message, wait_s, may_cost
 
 
 class Endpoint:
@@ -92,6 +101,7 @@ class Endpoint:
         )
         self._slots = asyncio.Semaphore(options.max_concurrent)
         self._last_response = -1.0
+        self._next_report = 0.0
 
     async def models(self) -> dict[str, Any]:
         """Name -> description of the served models; empty if the endpoint does not list them."""
@@ -149,29 +159,38 @@ class Endpoint:
             n_incomplete += isinstance(failure, IncompleteResponse)
             if state.attempt_number == 1:
                 first_failure = time.monotonic()
+            if not self._options.resend and _may_cost(failure):
+                return True
             return n_incomplete >= _MAX_INCOMPLETE or time.monotonic() + state.upcoming_sleep > began + patience
 
         retrying = AsyncRetrying(
-            retry=retry_if_exception_type((Unavailable, IncompleteResponse)), wait=_wait, stop=stop, reraise=True
+            retry=retry_if_exception_type((Unavailable, IncompleteResponse)),
+            wait=_wait,
+            stop=stop,
+            before_sleep=self._report_wait,
+            reraise=True,
         )
         try:
             async with self._slots:
                 began = time.monotonic()
                 result: T = await retrying(self._once, path, body, read)
         except IncompleteResponse as error:
-            times = f"{n_incomplete} times"
-            failure = f"{error}, {times}" if error.fix else f"incomplete response, {times}: {error}"
+            times = f", {n_incomplete} times" if n_incomplete > 1 else ""
+            failure = f"{error}{times}" if error.fix else f"incomplete response{times}: {error}"
             raise InfrastructureError(f"{self._where}: {failure}", fix=error.fix, see="openai") from None
         except Unavailable as error:
             waited = time.monotonic() - began
             failure = f"{self._where}: {error.message}, for {waited:.0f} s"
+            if error.may_cost and not self._options.resend:
+                raise InfrastructureError(f"{self._where}: {error.message}", see="openai") from None
             # A response before the first failure does not show that the endpoint still serves.
             if self._last_response > first_failure:
                 raise InfrastructureError(failure) from None
             raise KernelRLError(
                 failure,
                 fix="wait until the endpoint is available, then continue (kernelrl resume; kernelrl eval with the same "
-                "--output); a lower policy.max_concurrent reduces its load, a higher policy.patience_s retries longer",
+                "--output; kernelrl optimize with the same arguments); a lower policy.max_concurrent reduces its load, "
+                "a higher policy.patience_s retries longer",
                 see="openai",
             ) from None
         self._last_response = time.monotonic()
@@ -179,6 +198,15 @@ class Endpoint:
 
     async def aclose(self) -> None:
         await self._client.close()
+
+    def _report_wait(self, state: RetryCallState) -> None:
+        """Log, once a minute, that requests wait for the endpoint."""
+        failure = state.outcome.exception() if state.outcome else None
+        now = time.monotonic()
+        if state.seconds_since_start is None or state.seconds_since_start < _QUIET_S or now < self._next_report:
+            return
+        self._next_report = now + _LONGEST_WAIT_S
+        _log.warning("%s: %s; retrying for up to %.0f s", self._where, failure, self._options.patience_s)
 
     @property
     def _where(self) -> str:
@@ -191,10 +219,12 @@ class Endpoint:
                 body={**self._options.extra_body, "model": self._options.model, **body},
                 cast_to=object,
             )
-        except openai.APITimeoutError:
-            raise Unavailable(f"no response within {self._options.timeout_s:g} s") from None
+        except openai.APITimeoutError as error:
+            message = f"no response within {self._options.timeout_s:g} s"
+            raise Unavailable(message, may_cost=_was_sent(error)) from None
         except openai.APIConnectionError as error:
-            raise Unavailable(f"no connection ({self._clean(str(error.__cause__ or error))})") from None
+            message = f"no connection ({self._clean(str(error.__cause__ or error))})"
+            raise Unavailable(message, may_cost=_was_sent(error)) from None
         except openai.APIStatusError as error:
             raise await self._refused(error) from None
         except (openai.OpenAIError, ValueError) as error:
@@ -236,12 +266,25 @@ class Endpoint:
                 hint = suggestion(self._options.model, served)
                 return UsageError(f"{self._where} serves no model {self._options.model!r}; {hint}")
         fix = "correct policy.base_url, which must end in /v1" if status == 404 else ""
+        if "max_completion_tokens" in text:
+            fix = "set policy.server=openai"
+        elif "context" in text.lower():
+            fix = "set policy.context_tokens to the context length of the model"
         return UsageError(f"{self._where} refuses the request ({status}): {text}", fix=fix, see="openai")
 
     def _clean(self, text: str) -> str:
         """A text of the endpoint on one line of at most 300 characters, without the key."""
         text = text.replace(self._key, "[key]") if self._key else text
         return " ".join(text.split())[:_MAX_TEXT]
+
+
+def _may_cost(failure: BaseException | None) -> bool:
+    """Whether the endpoint may have worked on a request that failed."""
+    return isinstance(failure, IncompleteResponse) or (isinstance(failure, Unavailable) and failure.may_cost)
+
+
+def _was_sent(error: openai.APIConnectionError) -> bool:
+    return not isinstance(error.__cause__, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout)
 
 
 def _wait(state: RetryCallState) -> float:

@@ -55,16 +55,16 @@ class OpenAIPolicy(Policy):
         endpoint = self._endpoint = Endpoint(self._options)
         hello = {"messages": [{"role": "user", "content": "Say yes."}], **endpoint.limit(16), **self._token_fields()}
         await endpoint.probe(hello, self._reply)
+        options = self._options
+        length = getattr((await endpoint.models()).get(options.model), "max_model_len", None)
+        if isinstance(length, int) and length > 0:
+            self.context_tokens = min(length, options.context_tokens or length)
         if not self.context_tokens:
-            options = self._options
-            length = getattr((await endpoint.models()).get(options.model), "max_model_len", None)
-            if not isinstance(length, int) or length < 1:
-                raise UsageError(
-                    f"policy openai: {options.base_url} does not report the context length of {options.model!r}",
-                    fix="set policy.context_tokens",
-                    see="openai",
-                )
-            self.context_tokens = length
+            raise UsageError(
+                f"policy openai: {options.base_url} does not report the context length of {options.model!r}",
+                fix="set policy.context_tokens",
+                see="openai",
+            )
 
     def render(self, messages: Sequence[Message]) -> Prompt:
         """The messages with an estimated number of tokens: the endpoint applies the chat template."""
@@ -119,19 +119,19 @@ class OpenAIPolicy(Policy):
         if not isinstance(reason, str):
             raise IncompleteResponse("finish_reason is missing")
         message = choice["message"]
-        content = message.get("content") or ""
+        content = message.get("content") or message.get("refusal") or ""
         thinking = message.get("reasoning_content") or message.get("reasoning") or None
         if not isinstance(content, str) or not isinstance(thinking, str | None):
             raise IncompleteResponse("the content is not a string")
         text = f"<think>\n{thinking}\n</think>\n\n{content}" if thinking else content
         stop_reason: Literal["stop", "length"] = "length" if reason == "length" else "stop"
         if not self._options.logprobs:
-            return Reply(text, (), (), stop_reason, thinking)
+            return Reply(text, (), (), stop_reason, thinking, _counted(response.get("usage")))
         logprobs = self._logprobs(choice)
         tokens = tuple(int(token) for token in choice.get("token_ids") or (UNKNOWN_TOKEN,) * len(logprobs))
         if len(tokens) != len(logprobs):
             raise IncompleteResponse(f"{len(tokens)} token ids but {len(logprobs)} log-probabilities")
-        return Reply(text, tokens, logprobs, stop_reason, thinking)
+        return Reply(text, tokens, logprobs, stop_reason, thinking, _counted(response.get("usage")))
 
     def _logprobs(self, choice: Mapping[str, Any]) -> tuple[float, ...]:
         entries = (choice.get("logprobs") or {}).get("content")
@@ -140,3 +140,13 @@ class OpenAIPolicy(Policy):
                 "it has no log-probabilities of tokens; policy.logprobs=false evaluates without them"
             )
         return tuple(readable_logprob(entry["logprob"]) for entry in entries)
+
+
+def _counted(usage: Any) -> tuple[int, int] | None:
+    """Tokens of prompt and reply in the `usage` of a response, hidden thinking included; None if it has none."""
+    if not isinstance(usage, Mapping):
+        return None
+    prompt, reply = usage.get("prompt_tokens"), usage.get("completion_tokens")
+    if not isinstance(prompt, int) or not isinstance(reply, int) or min(prompt, reply) < 0:
+        return None
+    return prompt, reply

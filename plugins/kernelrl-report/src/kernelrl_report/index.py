@@ -27,9 +27,10 @@ FIELDS = (
     "rules",
     "evidence",
     "tokens",
+    "parents",
 )
 """Fields of a record, in order. `task` and `rules` are indices into `RunIndex.tasks` and `RunIndex.rules`; `evidence`
-lists the findings of samples to review."""
+lists the findings of samples to review; `parents` are the turns that an attempt of a search continues from."""
 
 _ADVANTAGE, _EXCLUDED = FIELDS.index("advantage"), FIELDS.index("excluded")
 _EVIDENCE_LENGTH = 300
@@ -145,7 +146,8 @@ class RunIndex:
             [[one["rule"], one["severity"], one["evidence"][:_EVIDENCE_LENGTH]] for one in row["findings"]]
             if review
             else None,
-            len(row["reply"]["tokens"]),
+            (row["reply"].get("counted") or [0, len(row["reply"]["tokens"])])[1],
+            row.get("parents", []),
         ]
         if not held_out and row["sample"] in self._credits:
             _credit(record, self._credits[row["sample"]])

@@ -13,7 +13,7 @@ from typing import Any
 
 __all__ = ["block", "live_page", "packed", "policy", "report_page"]
 
-_SCRIPTS = ("elements", "data", "diff", "charts", "episode", "views", "main")
+_SCRIPTS = ("elements", "data", "diff", "charts", "episode", "tree", "views", "main")
 
 
 def packed(document: Any, *, level: int = 6) -> bytes:

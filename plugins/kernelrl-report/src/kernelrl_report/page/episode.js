@@ -144,6 +144,7 @@ async function episodeView(parts, query) {
     h('p', null, records.map((record) => [outcomeMark(record.outcome), ` score ${number(record.score, 3)} `])));
   }
   let before = '';
+  if (isSearch(records)) heading.append(attemptTree(records));
   const columns = [];
   for (const turn of found.turns) {
     const record = records.find((one) => one.turn === turn.turn);

@@ -34,6 +34,7 @@ function heldOutCurve() {
 
 function overview(parts, query) {
   const train = store.records.filter((record) => !record.held_out);
+  const searches = [...grouped(store.records, (record) => record.key).values()].filter(isSearch);
   const extra = (query.get('m') || '').split(',').filter((name) => store.metrics[name]);
   const good = bestKernels();
   const reviews = reviewed();
@@ -55,6 +56,7 @@ function overview(parts, query) {
       card('Best kernels', '#/best', good.length, 'the best correct and clean kernel of each task', good),
       card('Repaired by feedback', '#/samples?repaired=1', repaired.length, 'episodes whose first turn failed and a later one is correct', repaired),
       card('Suspects', '#/suspects', reviews.length, 'samples that a person should review', reviews)),
+    searches.slice(0, 4).map(attemptTree),
     train.length ? outcomeChart(train) : null,
     h('div', { class: 'charts' }, CURVES.slice(0, 2).map(([title, names]) => curve(title, names)), heldOutCurve(),
       CURVES.slice(2).map(([title, names]) => curve(title, names)), extra.map((name) => curve(name, [[name, name]]))),

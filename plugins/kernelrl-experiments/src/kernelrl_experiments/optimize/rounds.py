@@ -1,0 +1,292 @@
+"""The rounds of a search: sample, evaluate and record replies, until a limit is reached."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import attrs
+
+from kernelrl_core.environment.one_kernel import why_untimed, with_timing
+from kernelrl_core.errors import KernelRLError, UsageError
+from kernelrl_core.heldout.search import Search
+from kernelrl_core.monitoring.console import Console
+from kernelrl_core.monitoring.costs import Spent, prices_of
+from kernelrl_core.monitoring.events import PhaseStarted, TurnFinished
+from kernelrl_core.monitoring.metrics import rollout_metrics, time_metrics
+from kernelrl_core.recipe.evaluation_spec import spec_of
+from kernelrl_core.recipe.schema import PositiveInt, Recipe
+from kernelrl_core.rollout.episode import EpisodeId
+from kernelrl_core.rollout.session import Session, open_session
+from kernelrl_core.runs.directory import RunDir
+from kernelrl_core.runs.rows import sample_id, turn_from_row
+from kernelrl_core.runs.run_journal import RunJournal
+from kernelrl_core.types import Episode, Group, SampleId, Turn, Verdict
+from kernelrl_experiments.existing_kernels import ExistingKernel, evaluate_one
+from kernelrl_experiments.optimize.budget import Budget, Ended
+from kernelrl_experiments.optimize.runs import Job
+from kernelrl_experiments.optimize.text import given_line, round_line
+
+__all__ = ["Found", "best_of", "optimize"]
+
+_PLACE = EpisodeId("eval", 0, 0, 0)
+_PROGRESS = 1.01
+"""Least ratio of two speedups that counts as progress."""
+
+Reason = Literal["rounds", "budget", "evaluations", "target", "no_progress", "untimed"]
+
+
+@attrs.frozen
+class Found:
+    """Result of a search."""
+
+    turns: tuple[Turn, ...]
+    """All attempts in order, that of the given kernel first."""
+    best: Turn | None
+    """See `best_of`."""
+    stopped_by: Reason
+    rounds: int
+    """Complete rounds."""
+    untimed: str
+    """Reason why this machine cannot time the kernels; empty if it can."""
+    evaluations: int
+    spent: Spent
+    usd: float | None
+    """Cost in US dollars; None without a price."""
+    seconds: float
+    """Wall time of this process."""
+
+
+def best_of(turns: Sequence[Turn]) -> Turn | None:
+    """The best correct kernel with verdict clean: by speedup, then score, then order; None if there is none."""
+    clean = [turn for turn in turns if turn.correct and turn.verdict is Verdict.CLEAN and turn.verified is not False]
+    return max(clean, key=lambda turn: (turn.speedup or 0.0, turn.score.total, -turn.id.turn), default=None)
+
+
+async def optimize(run: RunDir, job: Job, console: Console) -> Found:
+    """Continue a search to its end. The caller holds the lock of the run.
+
+    Raises:
+        UsageError: the budget is too small for one reply, or a component rejects its options.
+        MissingPrerequisite: a component of the recipe cannot be used.
+        KernelRLError: the endpoint is away, all replies of a round were lost, or a plugin failed.
+    """
+    began = time.monotonic()
+    recipe, untimed = _recipe_of(job)
+    journal = RunJournal(run)
+    reporting = asyncio.create_task(console.keep_reporting())
+    try:
+        if untimed:
+            console.say(f"kernels are not timed here: {untimed}; the search ends with the first correct kernel")
+        console.say(f"preparing policy {recipe.policy.use!r} and evaluator {recipe.evaluator.use!r}")
+        async with open_session(recipe, job.registry, secret=run.secret(), run_dir=None, say=console.say) as session:
+            rounds = _Rounds(run, job, session, journal, console, untimed)
+            stopped_by, number = await rounds.work()
+            budget = rounds.budget
+            turns = rounds.turns
+        return Found(
+            turns=turns,
+            best=best_of(turns),
+            stopped_by=stopped_by,
+            rounds=number,
+            untimed=untimed,
+            evaluations=budget.evaluations,
+            spent=budget.spent,
+            usd=budget.usd,
+            seconds=time.monotonic() - began,
+        )
+    finally:
+        reporting.cancel()
+        journal.close()
+
+
+def _recipe_of(job: Job) -> tuple[Recipe, str]:
+    """The recipe as the search uses it, and the reason why kernels are not timed."""
+    recipe, registry = job.loaded.recipe, job.registry
+    if job.kernel:
+        # The given kernel is a turn of every episode, before those of the rounds.
+        turns = PositiveInt(recipe.episode.turns + 1)
+        recipe = attrs.evolve(recipe, episode=attrs.evolve(recipe.episode, turns=turns))
+    spec = spec_of(recipe)
+    untimed = why_untimed(spec, registry.make("evaluators", recipe.evaluator), registry)
+    return attrs.evolve(recipe, evaluation=with_timing(spec, not untimed).settings), untimed
+
+
+class _Recorder:
+    """A `rollout.episode.Recorder` that also records the highest price of each reply."""
+
+    def __init__(self, journal: RunJournal, budget: Budget, console: Console) -> None:
+        self._journal, self._budget, self._console = journal, budget, console
+
+    def require_budget(self) -> None:
+        """The search has reserved the price of the reply."""
+
+    async def begin(self, purpose: Literal["train", "eval"], where: SampleId) -> None:
+        await self._journal.begin(purpose, where, usd=self._budget.reserved(where))
+
+    async def record(self, purpose: Literal["train", "eval"], turn: Turn) -> None:
+        row = await self._journal.record_eval(turn)
+        self._console.handle(TurnFinished(turn, purpose, row))
+
+
+class _Rounds:
+    def __init__(
+        self, run: RunDir, job: Job, session: Session, journal: RunJournal, console: Console, untimed: str
+    ) -> None:
+        self._run, self._job, self._session, self._journal, self._console = run, job, session, journal, console
+        self._untimed = untimed
+        recipe = session.recipe
+        self._width = recipe.eval.samples
+        self._count = job.loaded.recipe.episode.turns
+        prices = prices_of(recipe)
+        self.budget = Budget(
+            prices,
+            usd=recipe.cost.budget_usd,
+            evaluations=job.limits.evaluations,
+            gpu_seconds=recipe.evaluation.timeout_s if prices.gpu_hour else 0.0,
+        )
+        self.budget.restore(run.each_row("begun"), run.each_row("eval_samples"))
+        self._recorder = _Recorder(journal, self.budget, console)
+        self._search: Search | None = None
+
+    @property
+    def turns(self) -> tuple[Turn, ...]:
+        return self._search.turns if self._search is not None else ()
+
+    async def work(self) -> tuple[Reason, int]:
+        """The rounds. Returns the reason why they end, and the number of complete ones."""
+        job, session = self._job, self._session
+        finished = self._finished()
+        given = await self._given(finished.get(_PLACE.turn(0))) if job.kernel else None
+        recorded = next(iter(finished.values()), None)
+        settings = session.recipe.eval.search
+        assert settings is not None  # required by the command
+        self._search = search = Search(
+            session,
+            job.task,
+            settings,
+            self._recorder,
+            _PLACE,
+            examples=await session.environment.examples(job.task, recorded),
+            finished=finished,
+            given=given,
+            budget=self.budget,
+        )
+        if given is not None and (reason := self._reached(given)) is not None:
+            return reason, 0
+        without_progress = 0
+        for number in range(self._count):
+            before = _merit(search.turns)
+            self._console.handle(PhaseStarted(f"round {number + 1} of {self._count}", self._width))
+            began, spent = time.monotonic(), self.budget.spent
+            try:
+                turns = await search.round(self._width)
+            except Ended as ended:
+                self._console.close()
+                self._console.say(ended.message)
+                self._require_a_reply(ended)
+                return ended.limit, number
+            self._console.close()
+            self._require_turns(turns, number)
+            best = best_of(search.turns)
+            seconds = time.monotonic() - began
+            self._console.say(round_line(number + 1, self._count, turns, best, self.budget.usd, seconds))
+            await self._record_metrics(number, turns, self.budget.spent - spent, seconds)
+            if best is not None and (reason := self._reached(best)) is not None:
+                return reason, number + 1
+            without_progress = 0 if _is_progress(before, _merit(search.turns)) else without_progress + 1
+            if without_progress >= job.limits.patience and number + 1 < self._count:
+                return "no_progress", number + 1
+        return "rounds", self._count
+
+    def _finished(self) -> Mapping[SampleId, Turn]:
+        """The recorded turns that are not repeated. Lost replies of the last round are sampled again, those of earlier
+        rounds are not: later kernels do not depend on them."""
+        rows = {sample_id(row): row for row in self._run.each_row("eval_samples")}
+        first = 1 if self._job.kernel else 0
+        last_round = max(((where.turn - first) // self._width for where in rows), default=0)
+        turns = {where: turn_from_row(row, self._job.task) for where, row in rows.items()}
+        return {
+            where: turn
+            for where, turn in turns.items()
+            if not turn.masked or (where.turn - first) // self._width < last_round
+        }
+
+    async def _given(self, recorded: Turn | None) -> Turn:
+        """The turn of the given kernel.
+
+        Raises:
+            KernelRLError: it could not be evaluated.
+        """
+        turn = recorded
+        if turn is None or turn.masked:
+            kernel = ExistingKernel(_PLACE.turn(0), self._job.kernel)
+            self._console.say(f"evaluating {self._job.kernel_name}")
+            turn = await evaluate_one(kernel, self._job.task, self._session.environment)
+            await self._recorder.record("eval", turn)
+            self.budget.settle(turn.id, turn)
+        if turn.masked:
+            raise KernelRLError(f"{self._job.kernel_name} could not be evaluated: {turn.message}", see="infrastructure")
+        self._console.say(given_line(self._job.kernel_name, turn))
+        return turn
+
+    def _reached(self, best: Turn) -> Reason | None:
+        """The reason why a kernel ends the search."""
+        if not best.correct or best.verdict is not Verdict.CLEAN:
+            return None
+        if self._untimed:
+            return "untimed"
+        target, speedup = self._job.limits.target_speedup, best.speedup
+        interval = best.evaluation.speedup_ci if best.evaluation is not None else None
+        low = interval[0] if interval is not None else speedup
+        return "target" if target is not None and low is not None and low >= target else None
+
+    def _require_a_reply(self, ended: Ended) -> None:
+        """
+        Raises:
+            UsageError: the limit does not suffice for one reply.
+        """
+        first = 1 if self._job.kernel else 0
+        if len(self.turns) > first:
+            return
+        fix = "raise --evaluations"
+        if ended.limit == "budget":
+            fix = "raise --budget-usd, or lower sampling.max_tokens"
+        raise UsageError(f"not one reply was sampled: {ended.message}", fix=fix, see="budget")
+
+    def _require_turns(self, turns: Sequence[Turn], number: int) -> None:
+        """
+        Raises:
+            KernelRLError: every reply of the round was lost.
+        """
+        if turns and all(turn.masked for turn in turns):
+            message, _, fix = turns[-1].message.partition("\nfix: ")
+            raise KernelRLError(
+                f"every reply of round {number + 1} was lost; the last error: {message}",
+                fix=fix or "fix the cause, then repeat the command",
+                see="infrastructure",
+            )
+
+    async def _record_metrics(self, number: int, turns: Sequence[Turn], spent: Spent, seconds: float) -> None:
+        groups = [Group(self._job.task, (Episode(tuple(turns)),))]
+        metrics = {
+            name: value for name, value in rollout_metrics(groups).items() if not name.startswith("multiturn/turn")
+        }
+        row = {"step": number, "progress/done_frac": (number + 1) / self._count, **metrics}
+        row |= {**time_metrics(groups), "time/total": seconds, **spent.metrics()}
+        if self.budget.usd is not None:
+            row["cost/total_usd"] = self.budget.usd
+        await self._journal.record_metrics(row)
+
+
+def _merit(turns: Sequence[Turn]) -> tuple[float, float]:
+    """Speedup of the best kernel, and the highest score: a search without a correct kernel makes progress, too."""
+    best = best_of(turns)
+    speedup = 0.0 if best is None else best.speedup or 1.0
+    return speedup, max((turn.score.total for turn in turns if not turn.masked), default=0.0)
+
+
+def _is_progress(before: tuple[float, float], after: tuple[float, float]) -> bool:
+    return after[0] > before[0] * _PROGRESS if after[0] else after[1] > before[1]
