@@ -35,6 +35,7 @@ from kernelrl_core.types.audits import FLAGS, TaskAudit
 @click.option(
     "--timeout", type=click.FloatRange(1), default=120.0, show_default=True, help="Time limit per task in seconds."
 )
+@click.option("--confine", is_flag=True, help="Someone else wrote the tasks: no network, no files of yours.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def command(
     tasks: Sequence[str],
@@ -47,9 +48,13 @@ def command(
     output: Path | None,
     jobs: int,
     timeout: float,
+    confine: bool,
     as_json: bool,
 ) -> None:
-    """Find tasks that zeros, a constant or another shortcut would pass. Executes the references in a sandbox.
+    """Find tasks that zeros, a constant or another shortcut would pass.
+
+    The references are executed with your rights, in processes of their own. With --confine these have no network, no
+    files and no environment variables of yours. Use it for tasks that you did not write or read.
 
     TASK is a task id or a file; without one, all tasks of the source are audited. KEY=VALUE set options of the task
     source. Tasks with a result in --output are skipped, so an interrupted audit can be continued. Tasks that could not
@@ -59,6 +64,7 @@ def command(
     Examples:
       kernelrl tasks audit
       kernelrl tasks audit my_task.py --precision bf16
+      kernelrl tasks audit their_task.py --confine
       kernelrl tasks audit --use kernelbench levels=[1,2] --output audits.jsonl --jobs 2
     """
     if output is not None:
@@ -67,7 +73,7 @@ def command(
     settings = [text for text in tasks if text not in named]
     merged = layers_of(recipe, use, settings)
     selection = TaskSelection(tuple(named), merged, bool(recipe or use or settings), split, level)
-    options = AuditOptions(precision, evaluator, output, jobs, timeout)
+    options = AuditOptions(precision, evaluator, output, jobs, timeout, confine)
     audits = asyncio.run(audit_tasks(selection, options, registry(), _report))
     if as_json:
         print_json(_document(audits))

@@ -37,7 +37,7 @@ from kernelrl_core.sources.packages import imported_texts, package_files
 from kernelrl_core.sources.plain_functions import EXTENSION_SUFFIXES
 from kernelrl_core.storage import cache_directory
 from kernelrl_core.tasks.lookup import find_task, needs_source, plain_sources
-from kernelrl_core.types import Task, Turn
+from kernelrl_core.types import DOMAIN_OF_OTHERS, Task, Turn
 from kernelrl_core.types.serialization import to_json
 
 __all__ = [
@@ -46,6 +46,7 @@ __all__ = [
     "CheckedKernel",
     "KernelCheck",
     "KernelJob",
+    "check_secret",
     "component_keys",
     "default_keys",
     "expected_evaluator",
@@ -53,7 +54,6 @@ __all__ = [
     "why_no_speedup",
 ]
 
-_DOMAIN_OF_OTHERS = "others"
 _POLL_S = 0.3
 
 
@@ -183,7 +183,7 @@ def _is_on_command_line(merged: Merged, *key: str) -> bool:
 
 def _confined(task: Task, options: CheckOptions) -> Task:
     """The task with the domain in which the options have it evaluated."""
-    return attrs.evolve(task, domain=_DOMAIN_OF_OTHERS) if options.confine else task
+    return attrs.evolve(task, domain=DOMAIN_OF_OTHERS) if options.confine else task
 
 
 def _why_not_timed(
@@ -195,6 +195,11 @@ def _why_not_timed(
     if stated_timing is False:
         return "timing is turned off by evaluation.timing=false"
     return "" if stated_timing else why_untimed(spec, evaluator, registry)
+
+
+def check_secret(seed: int) -> bytes:
+    """The key of the hidden input seeds of a check with a seed."""
+    return hashlib.sha256(f"check {seed}".encode()).digest()
 
 
 @attrs.frozen
@@ -355,7 +360,7 @@ class KernelCheck:
         self._options, self._spec, self._stated_timing = options, spec, stated_timing
         self._source, self._evaluator, self._registry, self._say = source, evaluator, registry, say
         seed = 0 if options.cache and options.seed is None else options.seed
-        self._secret = secrets.token_bytes(32) if seed is None else hashlib.sha256(f"check {seed}".encode()).digest()
+        self._secret = secrets.token_bytes(32) if seed is None else check_secret(seed)
         self._settings: dict[str, _Setting] = {}
         self._reader = KernelReader()
         self._jobs = self._read()

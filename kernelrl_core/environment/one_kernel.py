@@ -19,18 +19,19 @@ from kernelrl_core.prompts.extraction import extract_file
 from kernelrl_core.recipe.evaluation_spec import EvaluationSpec
 from kernelrl_core.recipe.prerequisites import missing_prerequisites
 from kernelrl_core.types import Prompt, Reply, SampleId, Task, Turn
+from kernelrl_core.types.seeds import request_seed
 from kernelrl_core.types.serialization import to_json
 
 __all__ = ["evaluate_kernel", "find_backends", "why_untimed", "with_timing"]
 
 
-async def evaluate_kernel(evaluator: CandidateEvaluator, task: Task, text: str, *, seed: str | None = None) -> Turn:
+async def evaluate_kernel(evaluator: CandidateEvaluator, task: Task, text: str, *, secret: bytes | None = None) -> Turn:
     """The turn of a kernel: outcome, verdict and findings, without score and feedback. A turn that is lost to an
     infrastructure error is masked.
 
     Args:
         text: Python source that defines `ModelNew`, or a saved reply.
-        seed: input seed as hex; see `CandidateEvaluator.evaluate`.
+        secret: key of the hidden input seeds; None: that of the evaluator.
 
     Raises:
         UsageError, MissingPrerequisite: the task is unusable, or this machine cannot evaluate the kernel.
@@ -40,6 +41,9 @@ async def evaluate_kernel(evaluator: CandidateEvaluator, task: Task, text: str, 
     backend, fences = evaluator.spec.backend.use, evaluator.backend.facts.fences
     try:
         extraction = await asyncio.to_thread(extract_file, text, fences=fences, backend=backend)
+        seed = None
+        if secret is not None and extraction.candidate is not None:
+            seed = request_seed(secret, task.sha256, extraction.candidate.sha256)
         judgement = await evaluator.evaluate(task, extraction, seed=seed)
     except InfrastructureError as error:
         return lost_turn(where, task, prompt, error, reply=reply)

@@ -16,7 +16,7 @@ from kernelrl_core.recipe.parts import read_parts
 from kernelrl_core.recipe.schema import Use
 from kernelrl_core.storage import disk_error
 from kernelrl_core.tasks.lookup import find_task, source_for
-from kernelrl_core.types import EvaluationSettings, Task
+from kernelrl_core.types import DOMAIN_OF_OTHERS, EvaluationSettings, Task
 from kernelrl_core.types import serialization as codec
 from kernelrl_core.types.audits import TaskAudit, append_audit, audit_conditions, audit_key, read_audits
 
@@ -56,6 +56,8 @@ class AuditOptions:
     """Concurrent audits."""
     timeout_s: float = 120.0
     """Time limit for one task."""
+    confine: bool = False
+    """Audit the tasks as tasks of others: the process that executes them is confined."""
 
 
 async def audit_tasks(
@@ -73,6 +75,8 @@ async def audit_tasks(
     if options.precision:
         settings = _with_precision(settings, options.precision)
     tasks = _selected(selection, parts["tasks"], registry)
+    if options.confine:
+        tasks = [attrs.evolve(task, domain=DOMAIN_OF_OTHERS) for task in tasks]
     use = Use(options.evaluator) if options.evaluator else parts["evaluator"]
     return await run_audits(tasks, settings, registry.make("evaluators", use), options, report)
 
@@ -125,6 +129,8 @@ async def run_audits(
 
     try:
         await evaluator.start()
+        if any(task.domain for task in tasks):
+            await evaluator.require_confinement()
         async with asyncio.TaskGroup() as group:
             running = [group.create_task(one(task)) for task in tasks]
         return [task.result() for task in running]

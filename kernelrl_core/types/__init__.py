@@ -37,6 +37,7 @@ from kernelrl_core.types.replies import (
     SourceFacts,
 )
 from kernelrl_core.types.tasks import (
+    DOMAIN_OF_OTHERS,
     Demonstration,
     Example,
     ExcludedExample,
@@ -50,6 +51,7 @@ from kernelrl_core.types.turns import Episode, Group, SampleId, Score, Turn
 __all__ = [
     "CHECKER_FAILED",
     "CHECKER_FAILED_RULE",
+    "DOMAIN_OF_OTHERS",
     "BuildStatus",
     "Candidate",
     "CompiledKernel",

@@ -12,6 +12,7 @@ from kernelrl_core.types.outcomes import Outcome
 from kernelrl_core.types.replies import Message
 
 __all__ = [
+    "DOMAIN_OF_OTHERS",
     "Demonstration",
     "Example",
     "ExcludedExample",
@@ -20,6 +21,9 @@ __all__ = [
     "TaskSettings",
     "WarmStartExample",
 ]
+
+DOMAIN_OF_OTHERS = "others"
+"""Domain of the tasks that the user of a command marks as tasks of others."""
 
 
 @attrs.frozen

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -255,6 +256,59 @@ def test_output_of_a_reference_does_not_disturb_the_reply() -> None:
     assert set(audited.flags) == {"tiny"}
     assert audited.provenance["device"]
     assert set(audited.flags) <= set(FLAGS)
+
+
+SPY = """
+import os, socket
+seen = [name for name in ("SERVICE_API_KEY",) if name in os.environ]
+seen += [path for path in ({path!r},) if os.path.exists(path)]
+try:
+    socket.create_connection(("127.0.0.1", 1), 1)
+except ConnectionRefusedError:
+    seen.append("the network")
+except OSError:
+    pass
+if seen:
+    raise RuntimeError(f"reached {{seen}}")
+"""
+
+
+def test_a_confined_audit_reaches_no_variable_file_or_network_of_the_user(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SERVICE_API_KEY", "secret")
+    (tmp_path / "key").write_text("secret")
+    source = SPY.format(path=str(tmp_path / "key")) + task("return x.sin()")
+
+    async def audits() -> list[Any]:
+        async with contextlib.aclosing(Auditor()) as auditor:
+            domains = ("", "others")
+            return [await auditor.audit(Task("spy", source, domain=one), EvaluationSettings(), 60.0) for one in domains]
+
+    open_, confined = asyncio.run(audits())
+    assert "SERVICE_API_KEY" in open_.flags["reference_fails"]
+    assert "the network" in open_.flags["reference_fails"]
+    assert (confined.unaudited, set(confined.flags)) == (None, {"tiny"})
+
+
+def test_a_task_cannot_write_a_reply_of_the_audit_process() -> None:
+    forging = """
+import os
+for descriptor in range(3, 64):
+    try:
+        os.write(descriptor, b'{"flags": {}}\\n')
+    except OSError:
+        pass
+"""
+
+    async def audits() -> list[Any]:
+        async with contextlib.aclosing(Auditor()) as auditor:
+            sources = (forging + task("return x.sin()"), task("return x - x"))
+            tasks = [Task(f"task {number}", source, domain="others") for number, source in enumerate(sources)]
+            return [await auditor.audit(one, EvaluationSettings(), 60.0) for one in tasks]
+
+    _, after = asyncio.run(audits())
+    assert (after.task_id, "zeros_pass" in after.flags) == ("task 1", True)
 
 
 def test_the_starter_tasks_have_no_shortcuts_or_defects() -> None:

@@ -7,14 +7,25 @@ import functools
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from kernelrl_core.api.components import registry
 from kernelrl_core.api.errors import MissingPrerequisite
 from kernelrl_sandbox.layers import FIXES
+from kernelrl_sandbox.seclusion import SCRATCH
 
-__all__ = ["cannot_confine", "require_layers", "visible_packages"]
+__all__ = ["CONFINED_VARIABLES", "cannot_confine", "confined_arguments", "require_layers", "start_variables"]
 
+CONFINED_VARIABLES: Mapping[str, str] = {
+    **dict.fromkeys(("HOME", "TMPDIR"), SCRATCH),
+    "KERNELRL_CACHE_DIR": f"{SCRATCH}/cache",
+    "TORCHINDUCTOR_CACHE_DIR": f"{SCRATCH}/inductor",
+}
+"""Variables of a confined process, instead of the user's."""
+
+_START_PREFIXES = ("PATH", "LC_", "LANG", "LD_", "PYTHON", "TORCH", "PYTORCH", "CUDA", "HIP", "ROC", "NVIDIA")
+_MEMORY_SHARE = 0.6
+"""Share of the machine's memory that a confined process may take."""
 _PROBE = ("-P", "-m", "kernelrl_sandbox.layers", "judge")
 _OWN = "kernelrl_"
 
@@ -49,9 +60,26 @@ async def require_layers() -> None:
         raise cannot_confine(missing)
 
 
+def start_variables(variables: Mapping[str, str], more: Sequence[str] = ()) -> dict[str, str]:
+    """The variables that interpreter and libraries read when they are loaded. These hold no secrets: candidates may
+    find them in memory, because they run in descendants of the judge.
+
+    Args:
+        variables: all of the user.
+        more: names of further variables without secrets.
+    """
+    return {name: value for name, value in variables.items() if name.startswith(_START_PREFIXES) or name in more}
+
+
+def confined_arguments() -> tuple[str, ...]:
+    """Arguments with which a process that executes tasks confines itself: `confined MEMORY_BYTES PACKAGE...`."""
+    memory_bytes = int(_MEMORY_SHARE * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    return ("confined", str(memory_bytes), *_visible_packages())
+
+
 @functools.cache
-def visible_packages() -> tuple[str, ...]:
-    """Packages that a confined judge may have to import: those of the backends, and those of this project."""
+def _visible_packages() -> tuple[str, ...]:
+    """Packages that a confined process may have to import: those of the backends, and those of this project."""
     found = {component.target.partition(":")[0].partition(".")[0] for component in registry().components("backends")}
     for directory in filter(os.path.isdir, sys.path):
         with os.scandir(directory) as entries:

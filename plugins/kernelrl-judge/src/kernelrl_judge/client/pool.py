@@ -176,9 +176,9 @@ class JudgePool(Evaluator):
         return UNTIMED.get(runner.mode(options, bool(self._gpus)), "")
 
     async def audit(self, task: Task, settings: EvaluationSettings, timeout_s: float) -> TaskAudit:
-        """Audit a task on the first GPU, or on the CPU; see `Evaluator.audit`."""
+        """Audit a task on the first GPU, or on the CPU, confined if it has a domain; see `Evaluator.audit`."""
         async with self._auditing:
-            auditor = self._auditors.pop() if self._auditors else Auditor()
+            auditor = self._auditors.pop() if self._auditors else Auditor(self._gpus[0].id if self._gpus else "")
             try:
                 return await auditor.audit(task, settings, timeout_s, self._n_audits)
             finally:

@@ -16,11 +16,15 @@ from kernelrl_core.api.config import cache_directory
 from kernelrl_core.api.errors import InfrastructureError, MissingPrerequisite, UsageError
 from kernelrl_core.api.evaluators import Evaluation, EvaluationRequest, EvaluationSettings, from_json, to_json
 from kernelrl_judge.client.builds import Builds
-from kernelrl_judge.client.confinement import cannot_confine, visible_packages
+from kernelrl_judge.client.confinement import (
+    CONFINED_VARIABLES,
+    cannot_confine,
+    confined_arguments,
+    start_variables,
+)
 from kernelrl_judge.client.judge_requests import JudgeRequests
 from kernelrl_judge.device.faults import DeviceFault, DeviceFull
 from kernelrl_judge.protocol import wire
-from kernelrl_sandbox.seclusion import SCRATCH
 
 __all__ = ["JudgeDied", "JudgeWorker"]
 
@@ -37,18 +41,6 @@ _PROBE_TIMEOUT_S = 20.0
 """Time limit of the first reply to a probe. Each reply gives the limit of the next one."""
 _MAX_REPLY_BYTES = 1 << 24
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-_START_VARIABLES = ("PATH", "LC_", "LANG", "LD_", "PYTHON", "TORCH", "PYTORCH", "CUDA", "HIP", "ROC", "NVIDIA")
-"""Prefixes of the variables that interpreter and libraries read when they are loaded. These hold no secrets: candidates
-may find them in memory, because they run in descendants of the judge."""
-
-_CONFINED_VARIABLES = {
-    **dict.fromkeys(("HOME", "TMPDIR"), SCRATCH),
-    "KERNELRL_CACHE_DIR": f"{SCRATCH}/cache",
-    "TORCHINDUCTOR_CACHE_DIR": f"{SCRATCH}/inductor",
-}
-"""Instead of the user's variables."""
-_MEMORY_SHARE = 0.6
-"""Share of the machine's memory that a confined judge may take."""
 _KEPT_BYTES = 4096
 _MAX_LINE_CHARACTERS = 300
 _MAX_TEXT_CHARACTERS = 4000
@@ -233,19 +225,15 @@ class JudgeWorker:
         # Option -P: no file of the working directory, such as a candidate, is a module of the judge.
         command = [sys.executable, "-P", "-m", "kernelrl_judge.judge.main", str(channel.fileno())]
         if confined:
-            command += ["confined", str(_memory_bytes()), *visible_packages()]
+            command += confined_arguments()
         variables = self._variables()
-        start_variables = {
-            name: value
-            for name, value in variables.items()
-            if name.startswith(_START_VARIABLES) or name in (*_THREAD_VARIABLES, *self._environment)
-        }
+        first_variables = start_variables(variables, (*_THREAD_VARIABLES, *self._environment))
         self._process = process = await asyncio.create_subprocess_exec(
             *command,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE if confined else None,
-            env=start_variables,
+            env=first_variables,
             limit=_MAX_REPLY_BYTES,
             start_new_session=True,
             pass_fds=(channel.fileno(),),
@@ -255,7 +243,7 @@ class JudgeWorker:
             self._printed = b""
             self._reading_printed = asyncio.create_task(self._read_printed(process.stderr))
         self._ready = asyncio.create_task(self._reply(process))
-        await self._send(process, {**start_variables, **_CONFINED_VARIABLES} if confined else variables)
+        await self._send(process, {**first_variables, **CONFINED_VARIABLES} if confined else variables)
 
     async def _read_printed(self, stream: asyncio.StreamReader) -> None:
         """Keep the end of what a confined judge prints: a task must not fill the terminal or a log."""
@@ -358,10 +346,6 @@ class JudgeWorker:
             reply = None
         # The code of a task can write to the judge's descriptors.
         return reply if isinstance(reply, dict) else {"died": "the judge sent a malformed reply"}
-
-
-def _memory_bytes() -> int:
-    return int(_MEMORY_SHARE * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
 
 
 def _text(part: object) -> str:

@@ -1,7 +1,10 @@
 """The audit process, which forks for each task: a task's code may hang, exhaust memory or end its process.
 
+    python -m kernelrl_judge.task.audit_process [confined MEMORY_BYTES [PACKAGE]...]
+
 It is started by exec (`kernelrl_judge.client.auditor`). It reads requests from standard input and writes its replies to
-standard output. Both are lines of JSON.
+standard output. Both are lines of JSON. A confined process enters a sandbox (`kernelrl_sandbox.seclusion`) before it
+reads anything; its first line is an object with the isolation layers that it lacks.
 """
 
 from __future__ import annotations
@@ -16,20 +19,21 @@ import signal
 import sys
 import tempfile
 import traceback
+from collections.abc import Sequence
 from typing import IO, Any, NoReturn
 
 import torch
 
 from kernelrl_core.api.evaluators import EvaluationSettings, from_json
 from kernelrl_judge.task.audit import audit
-from kernelrl_sandbox import privileges
+from kernelrl_sandbox import privileges, seclusion
 
 _MAX_PRINTED_BYTES = 4096
 """Largest part of the fork's output that is read, from its end."""
 _MAX_LINE_CHARACTERS = 300
 
 
-def main() -> None:
+def main(arguments: Sequence[str]) -> None:
     """Serve requests until standard input ends."""
     replies = os.fdopen(os.dup(1), "w")
     # Text that a reference prints must not get between the replies.
@@ -37,6 +41,15 @@ def main() -> None:
     requests = os.fdopen(os.dup(0), "rb", buffering=0)
     # Pages of objects that the garbage collector does not visit stay shared with the forks.
     gc.freeze()
+    if arguments:
+        _, memory_bytes, *packages = arguments
+        on_gpu = bool(os.environ["CUDA_VISIBLE_DEVICES"])
+        missing = seclusion.seclude(packages, on_gpu=on_gpu)
+        missing += seclusion.give_up_namespaces(int(memory_bytes), on_gpu=on_gpu)
+        # The directory may be cached from outside.
+        tempfile.tempdir = None
+        replies.write(json.dumps({"missing_layers": missing}) + "\n")
+        replies.flush()
     while line := requests.readline():
         replies.write(json.dumps(_audit_in_fork(json.loads(line), requests.fileno())) + "\n")
         replies.flush()
@@ -90,6 +103,8 @@ def _reply_and_exit(request: dict[str, Any], reply: int, printed: int) -> NoRetu
         for descriptor in (1, 2):
             os.dup2(printed, descriptor)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        # A task must reach neither the requests nor the replies of this process.
+        privileges.close_others({reply, printed})
         device = "cuda" if torch.cuda.is_available() else "cpu"
         if device == "cpu":
             _limit_memory(request["memory_bytes"])
@@ -115,4 +130,4 @@ def _limit_memory(additional_bytes: int) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])
