@@ -82,9 +82,9 @@ class EvaluationService:
     """An evaluator with a concurrency limit, joining of equal requests, retries and a cache.
 
     Args:
-        evaluator: evaluates one candidate per call; at most `capacity` of them run concurrently.
+        evaluator: evaluates one candidate per call; at most `capacity` of them run concurrently. An infrastructure
+            error is tried again up to `attempts` times.
         cache_dir: directory of the evaluation cache; None: no cache.
-        attempts: maximum number of tries of an evaluation with infrastructure errors, including the first.
         identity: text for everything except the request that evaluations depend on, such as plugin versions.
         backoff_s: upper bound in seconds of the random pause before the second try; doubles with each further try.
         cache_entries: maximum number of cached evaluations; the least recently used are removed.
@@ -95,7 +95,6 @@ class EvaluationService:
         evaluator: Evaluator,
         *,
         cache_dir: Path | None,
-        attempts: int = 3,
         identity: str = "",
         backoff_s: float = 0.5,
         cache_entries: int = 50_000,
@@ -103,7 +102,6 @@ class EvaluationService:
         self._evaluator = evaluator
         self._identity = f"{type(evaluator).__module__}.{type(evaluator).__qualname__} {identity}"
         self._starting, self._started, self._confines = asyncio.Lock(), False, False
-        self._attempts = attempts
         self._backoff_s = backoff_s
         self._slots = _Slots(evaluator)
         self._flights: dict[str, _Flight] = {}
@@ -198,7 +196,7 @@ class EvaluationService:
         try:
             evaluation = await self._evaluate_with_retries(request)
         except InfrastructureError as error:
-            logger.warning("evaluation of %s failed %d times: %s", request.task_id, self._attempts, error)
+            logger.warning("evaluation of %s failed %d times: %s", request.task_id, self._evaluator.attempts, error)
             raise
         if self._cache is not None and evaluation.final and evaluation.outcome is not Outcome.INFRA_ERROR:
             await self._on_disk(self._cache.write, key, evaluation)
@@ -218,7 +216,7 @@ class EvaluationService:
 
         async for attempt in tenacity.AsyncRetrying(
             retry=tenacity.retry_if_exception_type(InfrastructureError),
-            stop=tenacity.stop_after_attempt(self._attempts),
+            stop=tenacity.stop_after_attempt(self._evaluator.attempts),
             wait=tenacity.wait_random_exponential(multiplier=self._backoff_s, max=60),
             before_sleep=log_retry,
             reraise=True,

@@ -52,6 +52,9 @@ class Evaluator(ABC):
     capacity: int
     """Maximum number of concurrent requests; at least 1, set by the constructor. It may change later: the core reads it
     whenever an evaluation begins or ends."""
+    attempts: int = 3
+    """Largest number of tries of an evaluation with infrastructure errors, including the first. 1: this evaluator is a
+    client of another one, which has tried again."""
 
     @abstractmethod
     async def evaluate(self, request: EvaluationRequest) -> Evaluation:
@@ -114,7 +117,8 @@ class Evaluator(ABC):
     async def audit(self, task: Task, settings: EvaluationSettings, timeout_s: float) -> TaskAudit:
         """Run a task's reference in a separate process and flag shortcuts that would pass its comparison.
 
-        A task that hangs, exhausts memory or ends its process is `unaudited`.
+        A task that hangs, exhausts memory or ends its process is `unaudited`. One with a domain is confined; the core
+        calls `require_confinement` before.
 
         Raises:
             InfrastructureError: the process could not be started.

@@ -284,11 +284,13 @@ def test_damaged_cache_entry_is_evaluated_again(tmp_path: Path) -> None:
 
 def test_undeclared_exception_of_an_evaluator_is_a_plugin_error() -> None:
     class Faulty(Fake):
+        attempts = 1
+
         async def evaluate(self, request: EvaluationRequest) -> Evaluation:
             raise KeyError("a fault of the plugin")
 
     async def run() -> None:
-        service = EvaluationService(Faulty(), cache_dir=None, attempts=1)
+        service = EvaluationService(Faulty(), cache_dir=None)
         with pytest.raises(PluginError, match="the evaluator failed: KeyError"):
             await service.evaluate(request())
         await service.aclose()

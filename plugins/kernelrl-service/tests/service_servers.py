@@ -12,7 +12,7 @@ import attrs
 import httpx
 
 from kernelrl_core.api.evaluators import Evaluator
-from kernelrl_service.app import Server
+from kernelrl_service.server import Server
 
 __all__ = ["PATIENCE_S", "PROCESS", "RIGHT", "TASK", "Process", "Running"]
 

@@ -96,6 +96,7 @@ def test_a_failed_machine_is_no_result_of_a_check(running: Any, monkeypatch: pyt
         async with running(FakeEvaluator(lambda request: InfrastructureError("planted"))) as server:
             answer = await server.http.post("/v1/check", json={"task": TASK, "kernel": RIGHT})
             assert (answer.status_code, answer.json()["type"]) == (503, "urn:kernelrl:infrastructure")
+            assert len(server.evaluator.requests) == server.evaluator.attempts
 
     asyncio.run(test())
 
@@ -160,8 +161,8 @@ def test_an_open_episode_continues_after_a_restart(running: Any) -> None:
 
 def test_a_failed_evaluation_leaves_the_episode_as_it_was(running: Any) -> None:
     async def test() -> None:
-        failures: list[BaseException] = [InfrastructureError("planted")] * 9
         evaluator = FakeEvaluator()
+        failures: list[BaseException] = [InfrastructureError("planted")] * evaluator.attempts
         by_word = evaluator.evaluation
         evaluator.evaluation = lambda request: failures.pop() if failures else by_word(request)
         async with running(evaluator, recipes=(RECIPE,)) as server:

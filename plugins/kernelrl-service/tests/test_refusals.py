@@ -26,6 +26,14 @@ DEEP = "[" * 50_000
 HUGE = "9" * 5_000
 
 
+def nested(depth: int) -> dict[str, Any]:
+    """Objects in objects."""
+    found: dict[str, Any] = {}
+    for _ in range(depth):
+        found = {"a": found}
+    return found
+
+
 def without(*names: str, **more: Any) -> dict[str, Any]:
     return {key: value for key, value in {**BODY, **more}.items() if key not in names}
 
@@ -82,7 +90,63 @@ BODIES: dict[str, tuple[bytes | str | dict[str, Any] | list[Any], int]] = {
     "unknown probe": (without(settings={"probes": ["none"]}), 422),
     "unknown profile": (without(settings={"profile": "lenient"}), 422),
     "kernels are numbers": (without(kernels=[1]), 422),
+    "deep options": (without(backend_options=nested(500)), 422),
+    "deep settings": (without(settings=nested(500)), 422),
+    "deep list as source": ('{"source": ' + "[" * 900 + "]" * 900 + "}", 422),
+    "deeper than the parser": (
+        json.dumps(BODY)[:-1] + ', "backend_options": ' + '{"a":' * 2000 + "1" + "}" * 2001,
+        400,
+    ),
+    "repeated key": ('{"source": "right", "backend": "triton", "task_id": "relu", "task_id": "other"}', 404),
+    "two documents": (json.dumps(BODY) * 2, 400),
+    "text behind the document": (json.dumps(BODY) + "x", 400),
+    "comment": ("{} // right", 400),
+    "single quotes": ("{'source': 'right'}", 400),
+    "line break in a text": (b'{"source": "a\nb"}', 400),
+    "unknown escape": (b'{"source": "\\x41"}', 400),
+    "overlong UTF-8": (b'{"source": "\xc0\xaf"}', 400),
+    "surrogate in UTF-8": (b'{"source": "\xed\xa0\x80"}', 400),
+    "UTF-7": ("+AHs-".encode("ascii"), 400),
+    "UTF-32": (json.dumps(BODY).encode("utf-32"), 400),
+    "Infinity": (b'{"settings": {"timeout_s": Infinity}}', 400),
+    "null in a task id": (without(task_id="relu\0"), 404),
+    "override of direction in a task id": (without(task_id="relu\u202e"), 404),
+    "fractional trials": (without(settings={"trials": 5.5}), 422),
+    "many timed trials": (without(settings={"timing_trials": 10**9}), 422),
+    "much memory for builds": (without(settings={"build_memory_mib": 10**9}), 422),
+    "long build": (without(settings={"build_timeout_s": 1e9}), 422),
+    "version that is a number": (without(api_version=0.1), 422),
+    "rules that are a text": (without(suspect_rules="no_kernel"), 422),
+    "long backend": (without(backend="a" * 10_000), 422),
+    "long domain": (without(domain="a" * 10_000), 422),
+    "domain that is a list": (without(domain=["a"]), 422),
+    "key of a prototype": (without(__proto__={"a": 1}), 422),
 }
+
+OTHER_BODIES: list[tuple[str, dict[str, Any], int]] = [
+    ("/v1/evaluations/batch", {"requests": {}}, 422),
+    ("/v1/evaluations/batch", {"requests": [{}]}, 422),
+    ("/v1/evaluations/batch", {"requests": [[BODY]]}, 422),
+    ("/v1/evaluations/batch", {"requests": [BODY, without(task_id="rely")]}, 404),
+    ("/v1/check", {"task": "relu", "kernel": ["right"]}, 422),
+    ("/v1/check", {"task": "relu", "kernel": "right", "seed": 1.5}, 422),
+    ("/v1/check", {"task": "relu", "kernel": "right", "seed": "1"}, 422),
+    ("/v1/check", {"task": "mine", "kernel": "right", "task_source": "import os"}, 403),
+    ("/v1/check", {"task": "relu", "kernel": "right", "as_command": "yes"}, 422),
+    ("/v1/check", {"task": "../relu", "kernel": "right"}, 404),
+    ("/v1/score", {"task": "relu", "recipe": "/etc/passwd", "reply": "right"}, 404),
+    ("/v1/score", {"task": "relu", "recipe": ["a"], "reply": "right"}, 422),
+    ("/v1/score", {"task": "relu", "recipe": "a", "reply": "right", "stop_reason": "eos"}, 422),
+    ("/v1/episodes", {"task": "relu", "recipe": "../quickstart"}, 404),
+    ("/v1/episodes", {"task": "relu", "recipe": "a", "purpose": "test"}, 422),
+    ("/v1/episodes", {"task": "relu", "recipe": "a", "context_tokens": -1}, 422),
+    ("/openenv/reset", {"recipe": "a", "seed": "x"}, 422),
+    ("/openenv/step", {"action": {"reply": "right", "episode_id": "../x"}}, 404),
+    ("/openenv/step", {"action": {"reply": "right"}}, 422),
+    ("/verify", {"task": "relu", "recipe": "a", "response": "text"}, 404),
+    ("/verify", nested(300), 422),
+    ("/openenv/mcp", {"id": nested(300)}, 422),
+]
 
 
 class Refusing:
@@ -136,8 +200,17 @@ def test_every_endpoint_refuses_a_body_that_is_no_request(refused: Refusing, pat
     require_problem(answer, answer.status_code)
 
 
+@pytest.mark.parametrize(("path", "body", "status"), OTHER_BODIES)
+def test_a_bad_request_of_another_kind_is_refused(
+    refused: Refusing, path: str, body: dict[str, Any], status: int
+) -> None:
+    require_problem(refused("POST", path, body), status)
+
+
 @pytest.mark.parametrize("headers", [
-    {}, {"Content-Type": "text/plain"}, {"Content-Type": "multipart/form-data; boundary=x"},
+    {}, {"Content-Type": "text/plain"}, {"Content-Type": "application/json-seq"}, {"Content-Type": "*/*"},
+    {**JSON, "Content-Encoding": "br"}, {**JSON, "Content-Encoding": "deflate, gzip"},
+    {"Content-Type": "multipart/form-data; boundary=x"},
     {"Content-Type": "application/x-www-form-urlencoded"}, {"Content-Type": "application/jsonp"},
     {**JSON, "Content-Encoding": "gzip"},
 ])  # fmt: skip
@@ -150,6 +223,10 @@ def test_a_body_of_another_type_is_refused(refused: Refusing, headers: dict[str,
     "/v1/evaluations/%2e%2e%2fjournal.sqlite3", "/v1/evaluations/%00", "/v1/evaluations/' OR 1=1 --",
     "/v1/tasks//etc/passwd", "/v1/tasks/..%2f..%2fetc%2fpasswd", "/v1/tasks/nothing", "/v1/episodes/x",
     "/v1/episodes/..", "/journal.sqlite3", "/static/secret.key", "/docs",
+    "/v1/tasks/%252e%252e%252fetc%252fpasswd", "/v1/tasks/relu%00", "/v1/tasks/..;/relu", "/v1/tasks/RELU",
+    "/v1/tasks/%ff%fe", "/v1/tasks/%c0%ae%c0%ae/", "/v1/tasks/%5c%5chost%5cshare", "/v1/tasks/" + "a" * 5_000,
+    "/v1/evaluations/" + "0" * 64, "//v1/tasks", "/v1//tasks", "/V1/tasks", "/v1/tasks%2f", "/.env",
+    "/proc/self/environ",
 ])  # fmt: skip
 def test_a_path_that_names_nothing_is_not_found(refused: Refusing, path: str) -> None:
     require_problem(refused("GET", path, None, {}), 404)
@@ -200,13 +277,24 @@ def test_a_batch_above_the_limit_is_too_large(refused: Refusing) -> None:
     require_problem(refused("POST", "/v1/evaluations/batch", {"requests": [BODY] * 4}), 413)
 
 
-def test_a_slow_body_is_refused(refused: Refusing) -> None:
+@pytest.mark.parametrize("first", [b"", b"{", json.dumps(BODY).encode()])
+def test_a_slow_body_is_refused(refused: Refusing, first: bytes) -> None:
     async def slow() -> Any:
-        yield b"{"
+        yield first
         await takes_async(30)
-        yield b"}"
+        yield b" "
 
     require_problem(refused("POST", "/v1/evaluations", slow()), 408)
+
+
+def test_a_body_that_arrives_in_drops_has_one_time_limit_as_a_whole(refused: Refusing) -> None:
+    async def drops() -> Any:
+        yield b"{"
+        while True:
+            await takes_async(0.01)
+            yield b" "
+
+    require_problem(refused("POST", "/v1/evaluations", drops()), 408)
 
 
 def test_a_journal_that_cannot_be_written_accepts_nothing(running: Any, monkeypatch: pytest.MonkeyPatch) -> None:

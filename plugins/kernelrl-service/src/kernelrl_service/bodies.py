@@ -65,7 +65,7 @@ class EvaluationBody:
     suspect_rules: tuple[str, ...] = ()
     """Rules that checkers found broken in the source."""
     domain: str = ""
-    """Ignored: the server isolates the tasks of each client."""
+    """Owner of a task that the server does not serve. The server isolates the tasks of each client and owner."""
     package: Mapping[str, str] = attrs.field(factory=dict)
     """Files that the candidate may import: path relative to the import root -> text."""
 
@@ -110,18 +110,23 @@ class BatchResource:
 
 @attrs.frozen
 class CheckBody:
-    """A kernel for a task of the server."""
+    """A kernel for a task."""
 
     task: str
-    """Id of the task."""
+    """Id of the task; with `task_source`, any name."""
     kernel: str
     """Python source that defines `ModelNew`, or a saved reply."""
+    task_source: str = ""
+    """Python source of the reference, in place of a task of the server; needs the permission `inline_tasks`."""
     recipe: str | None = None
     """Served recipe with the evaluation keys; null: the defaults."""
     backend: str | None = None
     """Backend of the kernel; null: that of the recipe, or the default one."""
     seed: int | None = None
     """Seed of the inputs; null: derived from the server's secret, so that an equal kernel has an equal result."""
+    as_command: bool = False
+    """True: without a recipe, the evaluation keys are those of `kernelrl check`, not those with which the server was
+    started; the response has the lines that the command prints."""
 
 
 @attrs.frozen
@@ -174,6 +179,10 @@ class CheckedRow:
     """Durations."""
     reasons: Mapping[str, str]
     """Reasons for null fields."""
+    lines: tuple[str, ...] = ()
+    """With `as_command`: the result in words."""
+    note: str = ""
+    """With `as_command`: a hint at another backend."""
 
 
 @attrs.frozen

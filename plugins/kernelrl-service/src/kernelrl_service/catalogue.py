@@ -37,7 +37,7 @@ from kernelrl_core.api.evaluators import (
     to_json,
 )
 from kernelrl_core.api.tasks import Task
-from kernelrl_service.bodies import EvaluationBody
+from kernelrl_service.bodies import CheckBody, EvaluationBody
 from kernelrl_service.options import Limits, ServeOptions
 from kernelrl_service.problems import Problem
 from kernelrl_service.tokens import Client
@@ -69,6 +69,8 @@ class Served:
 
     spec: EvaluationSpec
     """Default evaluation specification; its evaluator is the server's."""
+    command_spec: EvaluationSpec
+    """That of `kernelrl check` without options; its evaluator is the server's."""
     recipes: Mapping[str, ServedRecipe]
     """By name."""
     tasks: Mapping[str, Task]
@@ -95,7 +97,8 @@ def read_served(options: ServeOptions, registry: Registry) -> Served:
     named = options.tasks or (() if options.recipes else (registry.default("tasks"),))
     for text in named:
         _add(tasks, _tasks(text, registry), text)
-    return Served(spec, recipes, tasks)
+    command_spec = attrs.evolve(read_evaluation_spec(DEFAULT_EVALUATION, registry=registry), evaluator=spec.evaluator)
+    return Served(spec, command_spec, recipes, tasks)
 
 
 def _recipe(name_or_path: str, spec: EvaluationSpec, registry: Registry) -> ServedRecipe:
@@ -159,7 +162,7 @@ class Catalogue:
             for name, one in served.recipes.items()
         }
         """By the name of the recipe."""
-        self._checking: dict[tuple[str, str], tuple[CandidateEvaluator, str]] = {}
+        self._checking: dict[tuple[str, str, bool], tuple[CandidateEvaluator, str]] = {}
 
     # --- names --------------------------------------------------------------------------------------------------------
 
@@ -204,6 +207,19 @@ class Catalogue:
                 found[name] = error.message
         return found
 
+    def task_to_check(self, body: CheckBody, client: Client) -> Task:
+        """The task of a check: of the recipe, of the server, or of the client.
+
+        Raises:
+            Problem: it is not served, or the client may not send it.
+        """
+        if body.task_source:
+            self.require_size("task_source", body.task_source)
+            return self._inline_task(body.task[:_NAME_LIMIT], body.task_source, client, "")
+        if body.recipe is not None and body.task in self.recipe(body.recipe).tasks:
+            return self.recipe(body.recipe).tasks[body.task]
+        return self.task(body.task)
+
     # --- requests -----------------------------------------------------------------------------------------------------
 
     async def request(self, body: EvaluationBody, client: Client) -> EvaluationRequest:
@@ -247,7 +263,7 @@ class Catalogue:
     def _require_short(self, body: EvaluationBody) -> None:
         for name, text in (("source", body.source), ("task_source", body.task_source)):
             self.require_size(name, text)
-        for name in ("task_id", "backend", "task_sha256", "source_sha256", "seed"):
+        for name in ("task_id", "backend", "task_sha256", "source_sha256", "seed", "domain"):
             if len(getattr(body, name)) > _NAME_LIMIT:
                 raise Problem("invalid", f"{name} has more than {_NAME_LIMIT} characters")
         if problem := package_problem(body.package):
@@ -264,7 +280,7 @@ class Catalogue:
             raise Problem("too-large", f"{name} has more than {limit} bytes")
 
     def _task_of(self, body: EvaluationBody, client: Client) -> Task:
-        """The task of a body. That of a client has the client's domain, so that its judge is confined."""
+        """The task of a body. That of a client has a domain of the client, so that its judge is confined."""
         sha256 = body.task_sha256
         if body.task_source:
             sha256 = sha256_text(body.task_source)
@@ -276,15 +292,18 @@ class Catalogue:
             return self.task(body.task_id)
         if sha256 in self._by_sha256:
             return self._by_sha256[sha256]
-        name = body.task_id or sha256[:12]
+        return self._inline_task(body.task_id or sha256[:12], body.task_source, client, body.domain)
+
+    def _inline_task(self, name: str, source: str, client: Client, domain: str) -> Task:
         if not client.inline_tasks:
             detail = f"the server serves no task {name!r} with this reference, and you may not send sources of tasks"
             raise Problem("inline-task", detail, fix="serve the task, or use a token with the permission inline_tasks")
-        if not body.task_source:
+        if not source:
             raise Problem("inline-task", f"the server lacks the source of task {name!r}", fix="send task_source")
-        # The tasks of the user that runs the server need no confinement from it.
-        domain = "" if client.is_same_user else f"token:{client.name}"
-        return Task(name, body.task_source, domain=domain)
+        # Those of the user that runs the server need no confinement from it, unless this user wants it.
+        if not client.is_same_user or domain:
+            domain = f"{client.name}/{domain}"
+        return Task(name, source, domain=domain)
 
     def _options(self, body: EvaluationBody, client: Client) -> Mapping[str, Any]:
         if body.backend not in self._allowed:
@@ -313,20 +332,26 @@ class Catalogue:
 
     # --- checks -------------------------------------------------------------------------------------------------------
 
-    def checking(self, recipe: str | None, backend: str | None) -> tuple[CandidateEvaluator, str]:
+    def checking(
+        self, recipe: str | None, backend: str | None, *, as_command: bool = False
+    ) -> tuple[CandidateEvaluator, str]:
         """The evaluator of checks, and the reason why they are not timed.
+
+        Args:
+            as_command: without a recipe, use the keys of `kernelrl check`, not those with which the server was started.
 
         Raises:
             Problem: recipe or backend is not served, or this machine lacks a prerequisite.
         """
-        spec = self.served.spec if recipe is None else spec_of(self.recipe(recipe).recipe)
+        own = self.served.command_spec if as_command else self.served.spec
+        spec = own if recipe is None else spec_of(self.recipe(recipe).recipe)
         if backend is not None and backend != spec.backend.use:
             if backend not in self._allowed or backend not in self._defaults:
                 fix = f"the server has {', '.join(sorted(self._allowed))}"
                 raise Problem("unknown-backend", f"the server has no backend {backend[:_NAME_LIMIT]!r}", fix=fix)
             config = self._registry.config_class("backends", backend)
             spec = attrs.evolve(spec, backend=Use(backend, config()))
-        key = (recipe or "", spec.backend.use)
+        key = (recipe or "", spec.backend.use, as_command)
         if key not in self._checking:
             try:
                 # As `kernelrl check`: times are measured where they can be.

@@ -65,8 +65,8 @@ def command(
       kernelrl serve --tokens tokens.yaml --add-token alice
       kernelrl serve --tokens tokens.yaml --listen 0.0.0.0:8790 evaluator.workers=8
     """
-    from kernelrl_core.api.evaluators import lock_directory
-    from kernelrl_service.options import OWN_SOCKET, Limits, ServeOptions
+    from kernelrl_core.api.evaluators import SERVICE_SOCKET, lock_directory
+    from kernelrl_service.options import Limits, ServeOptions
     from kernelrl_service.serve import serve
     from kernelrl_service.tokens import add_token as new_token
 
@@ -89,7 +89,7 @@ def command(
         state=state,
         host=host,
         port=port,
-        unix=lock_directory() / OWN_SOCKET if unix == Path(_OWN_SOCKET) else unix,
+        unix=lock_directory() / SERVICE_SOCKET if unix == Path(_OWN_SOCKET) else unix,
         evaluator=evaluator,
         recipes=recipes,
         tasks=tasks,

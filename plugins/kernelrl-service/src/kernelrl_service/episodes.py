@@ -27,6 +27,7 @@ from kernelrl_service.catalogue import Catalogue
 from kernelrl_service.journal import Journal
 from kernelrl_service.options import Limits
 from kernelrl_service.problems import Problem
+from kernelrl_service.queue import EvaluationQueue
 
 __all__ = ["Episodes"]
 
@@ -67,8 +68,8 @@ class _Open:
 class Episodes:
     """The open episodes of a server. Those used last are in memory; the others are read from the journal."""
 
-    def __init__(self, catalogue: Catalogue, journal: Journal, limits: Limits) -> None:
-        self._catalogue, self._journal, self._limits = catalogue, journal, limits
+    def __init__(self, catalogue: Catalogue, journal: Journal, queue: EvaluationQueue, limits: Limits) -> None:
+        self._catalogue, self._journal, self._queue, self._limits = catalogue, journal, queue, limits
         self._open: OrderedDict[str, _Open] = OrderedDict()
 
     async def open(self, body: EpisodeBody, client: str) -> EpisodeResource:
@@ -115,9 +116,11 @@ class Episodes:
         """Evaluate the reply to the current prompt; a repeated reply gets the response that it got.
 
         Raises:
-            Problem: the client has no such episode, it has ended, or has another turn at this number.
+            Problem: the client has no such episode, it has ended, or has another turn at this number; the reply is too
+                large, or the queue is full.
             InfrastructureError: the evaluation failed; the episode is unchanged.
         """
+        self._require_room(body.reply, client)
         found = await self._find(id_, client)
         async with found.lock:
             runner, number = found.runner, len(found.runner.turns)
@@ -134,19 +137,24 @@ class Episodes:
                 raise
             return _turn_resource(number, turn, _next(runner))
 
-    async def score(self, body: ScoreBody) -> TurnResource:
+    async def score(self, body: ScoreBody, client: str) -> TurnResource:
         """Evaluate a reply to the first prompt of a task; no episode stays open.
 
         Raises:
-            Problem: recipe or task is not served.
+            Problem: recipe or task is not served, the reply is too large, or the queue is full.
             InfrastructureError: the evaluation failed.
         """
+        self._require_room(body.reply, client)
         recipe = self._catalogue.recipe(body.recipe)
         task = self._catalogue.task_of(recipe, body.task)
         episode = EpisodeBody(body.task, body.recipe, body.purpose, context_tokens=_FAR_FROM_LIMITS)
         runner = await self._runner(_Settings(episode, 0, recipe.sha256, task.sha256), ())
         turn = await _submit(runner, TurnBody(body.reply, body.stop_reason, body.thinking))
         return _turn_resource(0, turn, None)
+
+    def _require_room(self, reply: str, client: str) -> None:
+        self._catalogue.require_size("reply", reply)
+        self._queue.require_room(client)
 
     async def _runner(self, settings: _Settings, turns: Sequence[Turn]) -> EpisodeRunner:
         body = settings.body

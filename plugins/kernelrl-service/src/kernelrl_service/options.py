@@ -6,10 +6,7 @@ from pathlib import Path
 
 import attrs
 
-__all__ = ["OWN_SOCKET", "Limits", "ServeOptions"]
-
-OWN_SOCKET = "service.sock"
-"""Socket in `lock_directory` at which clients of the same user look for a server; see evaluator `http`."""
+__all__ = ["Limits", "ServeOptions"]
 
 
 @attrs.frozen

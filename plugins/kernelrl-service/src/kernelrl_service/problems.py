@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+import logging
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
 import attrs
 import orjson
 from starlette.responses import Response
 
-__all__ = ["PROBLEMS", "Problem", "ProblemDocument"]
+from kernelrl_core.api.errors import InfrastructureError, MissingPrerequisite, StorageError, UsageError
+
+__all__ = ["PROBLEMS", "Problem", "ProblemDocument", "as_problems"]
+
+logger = logging.getLogger(__name__)
+
+_INFRASTRUCTURE_RETRY_S = 5
+_DISK_RETRY_S = 60
 
 PROBLEMS: Mapping[str, tuple[int, str]] = MappingProxyType(
     {
@@ -78,3 +87,23 @@ class Problem(Exception):
             headers["WWW-Authenticate"] = "Bearer"
         content = orjson.dumps(attrs.asdict(document))
         return Response(content, self.status, headers, media_type="application/problem+json")
+
+
+@contextlib.contextmanager
+def as_problems() -> Iterator[None]:
+    """Errors of the block as problems.
+
+    Raises:
+        Problem: in place of an error of kernelrl.
+    """
+    try:
+        yield
+    except StorageError as error:
+        logger.error("%s", error)
+        raise Problem("disk", "the journal cannot be read or written", fix="try again later",
+                      retry_after_s=_DISK_RETRY_S) from error  # fmt: skip
+    except InfrastructureError as error:
+        raise Problem("infrastructure", error.message, fix="try again",
+                      retry_after_s=_INFRASTRUCTURE_RETRY_S) from error  # fmt: skip
+    except (UsageError, MissingPrerequisite) as refusal:
+        raise Problem("invalid", refusal.message, fix=refusal.fix) from refusal

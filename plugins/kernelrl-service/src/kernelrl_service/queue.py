@@ -381,8 +381,9 @@ class QueuedEvaluator(Evaluator):
     Args:
         client: name of the client of the current request.
         identity: of the server's evaluator; see `request_key`.
-        untimed: see `Evaluator.why_untimed`.
     """
+
+    attempts = 1
 
     def __init__(self, queue: EvaluationQueue, limits: Limits, identity: str, client: Callable[[], str]) -> None:
         self._queue, self._identity, self._client = queue, identity, client

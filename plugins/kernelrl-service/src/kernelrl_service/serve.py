@@ -24,7 +24,7 @@ from kernelrl_core.api.config import FileLock, disk_error
 from kernelrl_core.api.episodes import EvaluationService
 from kernelrl_core.api.errors import StorageError, UsageError
 from kernelrl_core.api.evaluators import Evaluator
-from kernelrl_service.app import Application, Server, current_client
+from kernelrl_service.app import Application
 from kernelrl_service.catalogue import Catalogue, Served, read_served
 from kernelrl_service.episodes import Episodes
 from kernelrl_service.journal import Journal
@@ -32,6 +32,7 @@ from kernelrl_service.metrics import Metrics
 from kernelrl_service.options import ServeOptions
 from kernelrl_service.queue import EvaluationQueue, QueuedEvaluator
 from kernelrl_service.redaction import Redaction
+from kernelrl_service.server import Server, current_client
 from kernelrl_service.tokens import LOCAL, Tokens, read_tokens
 
 __all__ = ["open_server", "serve"]
@@ -279,7 +280,7 @@ async def open_server(
         yield Server(
             queue=queue,
             catalogue=catalogue,
-            episodes=Episodes(catalogue, journal, limits),
+            episodes=Episodes(catalogue, journal, queue, limits),
             metrics=metrics,
             redact=redact,
             limits=limits,

@@ -11,19 +11,18 @@ from __future__ import annotations
 import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
 from kernelrl_service.bodies import ScoreBody, TurnResource
+from kernelrl_service.catalogue import Catalogue
 from kernelrl_service.problems import Problem
+from kernelrl_service.requests import json_response, while_connected
 from kernelrl_service.schema import Endpoint
+from kernelrl_service.server import Server
 from kernelrl_service.tokens import Client
-
-if TYPE_CHECKING:
-    from kernelrl_service.app import Application
 
 __all__ = ["endpoints"]
 
@@ -33,19 +32,19 @@ _COPIED = ("responses_create_params", "response")
 """Keys of a verified row that are no results."""
 
 
-def endpoints(application: Application) -> Sequence[Endpoint]:
+def endpoints(server: Server) -> Sequence[Endpoint]:
     """The endpoints of a resources server."""
 
     async def seed_session(request: Request, client: Client, body: Row) -> Response:
-        _chosen(application, body)
-        return _json({})
+        _chosen(server.catalogue, body)
+        return json_response({})
 
     async def verify(request: Request, client: Client, body: Row) -> Response:
-        recipe, task = _chosen(application, body)
+        recipe, task = _chosen(server.catalogue, body)
         text, thinking, stop_reason = _reply(body)
         scored = ScoreBody(task, recipe, text, stop_reason, thinking)
-        turn = await application.while_connected(request, application.score(client, scored))
-        return _json({**body, **application.redacted(_result(turn))})
+        turn = await while_connected(request, server.queue.closing, server.episodes.score(scored, client.name))
+        return json_response({**body, **server.redacted(_result(turn))})
 
     async def aggregate_metrics(request: Request, client: Client, body: Row) -> Response:
         rows = body.get("verify_responses")
@@ -53,10 +52,10 @@ def endpoints(application: Application) -> Sequence[Endpoint]:
             raise Problem("invalid", "verify_responses must be a list of objects")
         means = _means(rows)
         key_metrics = {name: means[name] for name in ("mean/reward", "mean/correct") if name in means}
-        return _json({"group_level_metrics": [], "agent_metrics": means, "key_metrics": key_metrics})
+        return json_response({"group_level_metrics": [], "agent_metrics": means, "key_metrics": key_metrics})
 
     async def reverify_mode(request: Request, client: Client) -> Response:
-        return _json("stateless")
+        return json_response("stateless")
 
     scoring = ("unknown-task", "unknown-recipe", "infrastructure", "queue-full", "disk")
     return (
@@ -71,13 +70,13 @@ def endpoints(application: Application) -> Sequence[Endpoint]:
     )  # fmt: skip
 
 
-def _chosen(application: Application, row: Mapping[str, Any]) -> tuple[str, str]:
+def _chosen(catalogue: Catalogue, row: Mapping[str, Any]) -> tuple[str, str]:
     """Recipe and task of a row.
 
     Raises:
         Problem: they are missing, or not served.
     """
-    names = list(application.served.recipes)
+    names = list(catalogue.served.recipes)
     recipe = row.get("recipe", names[0] if len(names) == 1 else None)
     task = row.get("task")
     for name, value in (("recipe", recipe), ("task", task)):
@@ -85,7 +84,7 @@ def _chosen(application: Application, row: Mapping[str, Any]) -> tuple[str, str]
             raise Problem(
                 "invalid", f"{name}: a row needs the name of its {name}", fix=f"add the key {name!r} to the row"
             )
-    return application.recipe_and_task(str(recipe), str(task))
+    return str(recipe), catalogue.task_of(catalogue.recipe(str(recipe)), str(task)).id
 
 
 def _reply(row: Mapping[str, Any]) -> tuple[str, str | None, Literal["stop", "length"]]:
@@ -146,7 +145,3 @@ def _numbers(row: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
     for name, value in row.items():
         if name not in _COPIED and not name.startswith("_") and isinstance(value, bool | int | float):
             yield name, float(value)
-
-
-def _json(value: Any) -> Response:
-    return Response(orjson.dumps(value), media_type="application/json")

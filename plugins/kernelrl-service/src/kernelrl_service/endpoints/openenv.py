@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import random
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import attrs
 import orjson
@@ -24,12 +24,11 @@ from kernelrl_core.api.policies import Message
 from kernelrl_core.api.recipes import object_schema
 from kernelrl_service.bodies import EpisodeBody, EpisodeResource, NextPrompt, TurnBody, TurnResource
 from kernelrl_service.catalogue import Served
-from kernelrl_service.problems import Problem
+from kernelrl_service.problems import Problem, as_problems
+from kernelrl_service.requests import attended, json_response, parsed, while_connected
 from kernelrl_service.schema import Endpoint, read_body
+from kernelrl_service.server import Server
 from kernelrl_service.tokens import Client
-
-if TYPE_CHECKING:
-    from kernelrl_service.app import Application
 
 __all__ = ["SOCKET", "endpoints", "serve_session"]
 
@@ -152,25 +151,26 @@ class State:
 # --- requests ---------------------------------------------------------------------------------------------------------
 
 
-def endpoints(application: Application) -> Sequence[Endpoint]:
+def endpoints(server: Server) -> Sequence[Endpoint]:
     """The endpoints below `/openenv`."""
+    served, episodes, closing = server.catalogue.served, server.episodes, server.queue.closing
     episode = ("unknown-task", "unknown-recipe", "infrastructure", "queue-full", "disk")
 
     async def health(request: Request, client: Client) -> Response:
-        return _json({"status": "healthy"})
+        return json_response({"status": "healthy"})
 
     async def metadata(request: Request, client: Client) -> Response:
-        return _json(
+        return json_response(
             {
                 "name": "kernelrl",
                 "description": "GPU kernels for PyTorch references, built, compared, timed and checked for hacks.",
                 "version": __version__,
-                "recipes": list(application.served.recipes),
+                "recipes": list(served.recipes),
             }
         )
 
     async def schema(request: Request, client: Client) -> Response:
-        return _json(
+        return json_response(
             {"action": object_schema(Action), "observation": object_schema(Observation), "state": object_schema(State)}
         )
 
@@ -178,29 +178,31 @@ def endpoints(application: Application) -> Sequence[Endpoint]:
         # OpenEnv looks for the paths of one environment below its address; `/openapi.json` has all of this server.
         operation: dict[str, Any] = {}
         paths = {"/reset": {"post": operation}, "/step": {"post": operation}, "/state": {"get": operation}}
-        return _json({"openapi": "3.1.0", "info": {"title": "kernelrl", "version": API_VERSION}, "paths": paths})
+        return json_response(
+            {"openapi": "3.1.0", "info": {"title": "kernelrl", "version": API_VERSION}, "paths": paths}
+        )
 
     async def reset(request: Request, client: Client, body: Reset) -> Response:
-        opened = await application.episodes.open(_episode(application.served, body), client.name)
-        return _json(application.redacted(_first(opened)))
+        opened = await episodes.open(_episode(served, body), client.name)
+        return json_response(server.redacted(_first(opened)))
 
     async def step(request: Request, client: Client, body: Step) -> Response:
         id_ = body.action.episode_id
         if id_ is None:
             raise Problem("invalid", "action.episode_id: a request must name its episode",
                           fix="send the episode_id of the observation, or use the WebSocket")  # fmt: skip
-        shown = await application.episodes.show(id_, client.name)
-        turn = await application.while_connected(request, application.turn(client, id_, _turn(body.action)))
-        return _json(application.redacted(_after(shown, turn)))
+        shown = await episodes.show(id_, client.name)
+        turn = await while_connected(request, closing, episodes.turn(id_, _turn(body.action), client.name))
+        return json_response(server.redacted(_after(shown, turn)))
 
     async def state(request: Request, client: Client) -> Response:
         id_ = request.query_params.get("episode_id")
-        shown = await application.episodes.show(id_, client.name) if id_ else None
-        return _json(application.redacted(_state(shown)))
+        shown = await episodes.show(id_, client.name) if id_ else None
+        return json_response(server.redacted(_state(shown)))
 
     async def tools(request: Request, client: Client, body: dict[str, Any]) -> Response:
         error = {"code": _METHOD_NOT_FOUND, "message": "this environment has no tools; use reset and step"}
-        return _json({"jsonrpc": "2.0", "id": body.get("id"), "error": error})
+        return json_response({"jsonrpc": "2.0", "id": body.get("id"), "error": error})
 
     return (
         Endpoint("GET", f"{_PREFIX}/health", "OpenEnv: state of the server", health, [(200, dict, "Healthy")], (),
@@ -224,17 +226,17 @@ def endpoints(application: Application) -> Sequence[Endpoint]:
 # --- sessions ---------------------------------------------------------------------------------------------------------
 
 
-async def serve_session(application: Application, socket: WebSocket, client: Client) -> None:
+async def serve_session(server: Server, socket: WebSocket, client: Client) -> None:
     """Serve a session until its client or the server closes. Its episode is removed at the end."""
     await socket.accept()
-    session = _Session(application, client)
+    session = _Session(server, client)
     messages: asyncio.Queue[str | None] = asyncio.Queue(_UNREAD)
     # It is done when the client has disconnected.
     reader = asyncio.ensure_future(_read(socket, messages))
     try:
         with contextlib.suppress(ClientDisconnect, WebSocketDisconnect):
-            while (text := await application.attended(messages.get(), reader)) is not None:
-                answer = await _answered(application, session, text, reader)
+            while (text := await attended(server.queue.closing, messages.get(), reader)) is not None:
+                answer = await _answered(server, session, text, reader)
                 if answer is None:
                     await socket.close()
                     return
@@ -255,16 +257,16 @@ async def _read(socket: WebSocket, messages: asyncio.Queue[str | None]) -> None:
 class _Session:
     """The episode of a WebSocket."""
 
-    def __init__(self, application: Application, client: Client) -> None:
-        self._application, self._client = application, client
+    def __init__(self, server: Server, client: Client) -> None:
+        self._server, self._client = server, client
         self._name = ""
         self._episode: EpisodeResource | None = None
 
     async def reset(self, body: Reset) -> Result:
         """Open another episode."""
-        chosen = _episode(self._application.served, body)
+        chosen = _episode(self._server.catalogue.served, body)
         await self.close()
-        opened = await self._application.episodes.open(chosen, self._client.name)
+        opened = await self._server.episodes.open(chosen, self._client.name)
         self._episode, self._name = opened, body.episode_id or opened.id
         return _first(opened)
 
@@ -272,14 +274,14 @@ class _Session:
         """Evaluate a reply."""
         if self._episode is None:
             raise Problem("conflict", "the session has no episode", fix="send reset first")
-        turn = self._application.turn(self._client, self._episode.id, _turn(action))
-        return _after(self._episode, await self._application.attended(turn, gone))
+        turn = self._server.episodes.turn(self._episode.id, _turn(action), self._client.name)
+        return _after(self._episode, await attended(self._server.queue.closing, turn, gone))
 
     async def state(self) -> State:
         """The state of the episode."""
         if self._episode is None:
             return State()
-        shown = await self._application.episodes.show(self._episode.id, self._client.name)
+        shown = await self._server.episodes.show(self._episode.id, self._client.name)
         return attrs.evolve(_state(shown), episode_id=self._name)
 
     async def close(self) -> None:
@@ -287,40 +289,35 @@ class _Session:
         episode, self._episode = self._episode, None
         if episode is not None:
             with contextlib.suppress(Problem):  # it was removed because it was too old
-                await self._application.episodes.close(episode.id, self._client.name)
+                await self._server.episodes.close(episode.id, self._client.name)
 
 
-async def _answered(
-    application: Application, session: _Session, text: str, gone: asyncio.Future[Any]
-) -> dict[str, Any] | None:
+async def _answered(server: Server, session: _Session, text: str, gone: asyncio.Future[Any]) -> dict[str, Any] | None:
     """The message that responds to one of the client; None to the last one."""
     try:
-        with application.problems():
+        with as_problems():
             message = _message(text)
             kind, data = message.get("type"), message.get("data", {})
             if kind == "reset":
                 return {
                     "type": "observation",
-                    "data": application.redacted(await session.reset(read_body(Reset, data))),
+                    "data": server.redacted(await session.reset(read_body(Reset, data))),
                 }
             if kind == "step":
                 result = await session.step(read_body(Action, data), gone)
-                return {"type": "observation", "data": application.redacted(result)}
+                return {"type": "observation", "data": server.redacted(result)}
             if kind == "state":
-                return {"type": "state", "data": application.redacted(await session.state())}
+                return {"type": "state", "data": server.redacted(await session.state())}
             if kind == "close":
                 return None
             return _error(f"unknown type {str(kind)[:40]!r}; known: reset, step, state, close", "UNKNOWN_TYPE")
     except Problem as problem:
         text = f"{problem.detail}; {problem.fix}" if problem.fix else problem.detail
-        return _error(application.redacted(text), _CODES.get(problem.name, "EXECUTION_ERROR"))
+        return _error(server.redacted(text), _CODES.get(problem.name, "EXECUTION_ERROR"))
 
 
 def _message(text: str) -> dict[str, Any]:
-    try:
-        message = orjson.loads(text)
-    except orjson.JSONDecodeError as error:
-        raise Problem("json", f"the message is not JSON: {error}") from error
+    message = parsed(text)
     if not isinstance(message, dict):
         raise Problem("invalid", "the message must be an object")
     return message
@@ -379,7 +376,3 @@ def _state(episode: EpisodeResource | None) -> State:
     if episode is None:
         return State()
     return State(episode.id, episode.turns, episode.recipe, episode.task, episode.done)
-
-
-def _json(value: Any) -> Response:
-    return Response(orjson.dumps(value), media_type="application/json")

@@ -1,0 +1,1 @@
+"""The endpoints of a server, one module per subject: each has `endpoints(server)`."""
