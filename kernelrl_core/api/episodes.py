@@ -8,10 +8,11 @@ from __future__ import annotations
 from kernelrl_core.environment.candidate_evaluator import CandidateEvaluator
 from kernelrl_core.environment.environment import Environment
 from kernelrl_core.environment.evaluation_service import EvaluationService, request_key
-from kernelrl_core.environment.kernel_check import CheckedKernel
+from kernelrl_core.environment.kernel_check import CheckedKernel, check_secret
 from kernelrl_core.environment.one_kernel import evaluate_kernel, find_backends, why_untimed, with_timing
 from kernelrl_core.environment.scoring import Judgement, PromptExamples
 from kernelrl_core.environment.suite import BrokenPair, SuitePair, read_suite
+from kernelrl_core.environment.turn_text import backend_note, turn_lines
 from kernelrl_core.planning.load import load_recipe, recipe_from_mapping
 from kernelrl_core.plugins.registry import Registry, registry
 from kernelrl_core.plugins.use import Use
@@ -60,6 +61,8 @@ __all__ = [
     "SuitePair",
     "Turn",
     "Use",
+    "backend_note",
+    "check_secret",
     "distill",
     "eval_tasks",
     "evaluate_kernel",
@@ -80,6 +83,7 @@ __all__ = [
     "schedule",
     "spec_of",
     "training_tasks",
+    "turn_lines",
     "why_untimed",
     "with_timing",
 ]

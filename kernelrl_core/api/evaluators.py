@@ -5,6 +5,7 @@ from __future__ import annotations
 from kernelrl_core.interfaces.device_lease import DeviceLease, lock_directory
 from kernelrl_core.interfaces.evaluators import Evaluator, EvaluatorConfig
 from kernelrl_core.interfaces.remote import read_response, serve_request
+from kernelrl_core.service_address import SERVICE_SOCKET, SERVICE_VARIABLE, UNIX
 from kernelrl_core.types.audits import TaskAudit, audit_conditions, audit_key
 from kernelrl_core.types.evaluations import (
     BuildStatus,
@@ -31,6 +32,9 @@ from kernelrl_core.types.tasks import Task
 from kernelrl_devices.leases import HeldLease, gpu_device_name
 
 __all__ = [
+    "SERVICE_SOCKET",
+    "SERVICE_VARIABLE",
+    "UNIX",
     "BuildStatus",
     "CompiledKernel",
     "DeviceKernel",

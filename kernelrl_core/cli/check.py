@@ -21,21 +21,15 @@ from kernelrl_core.environment.kernel_check import (
     component_keys,
     default_keys,
     open_check,
-    why_no_speedup,
 )
-from kernelrl_core.environment.one_kernel import find_backends
-from kernelrl_core.errors import ExitCode, MissingPrerequisite, UsageError, more
+from kernelrl_core.environment.turn_text import VERDICTS, backend_note, headline, turn_lines, was_only_built
+from kernelrl_core.errors import ExitCode, MissingPrerequisite, UsageError
 from kernelrl_core.planning.load import merge_recipe
-from kernelrl_core.plugins.registry import Registry, registry
-from kernelrl_core.recipe.evaluation_spec import EvaluationSpec
+from kernelrl_core.plugins.registry import registry
 from kernelrl_core.sources.kernel_files import STANDARD_INPUT, skipped_files
-from kernelrl_core.types import Evaluation, EvaluationSettings, Turn, Verdict
+from kernelrl_core.types import Verdict
 
 _KEY_VALUE = re.compile(r"[A-Za-z_]\w*(\.\w+)*=")
-_MAX_LEVEL = 4
-"""Highest `Isolation.level`."""
-_FOUND = {"clean": "no hack found", "suspect": "suspect", "hack": "hack found"}
-"""Verdict -> its words in the first line."""
 
 
 @click.command("check")
@@ -237,7 +231,7 @@ def _result_exit_code(one: CheckResult, *, lenient: bool) -> int:
     turn = one.checked.turn
     if turn.correct and (lenient or turn.verdict is Verdict.CLEAN):
         return ExitCode.OK
-    return ExitCode.MISSING if _was_only_built(turn) else ExitCode.FAILED
+    return ExitCode.MISSING if was_only_built(turn) else ExitCode.FAILED
 
 
 def _junit_case(one: CheckResult, *, lenient: bool) -> JunitCase:
@@ -265,7 +259,7 @@ def _ending(one: CheckResult) -> str:
     """The outcome in the words of the first line, or why there is none."""
     if one.checked is None:
         return "not executed" if isinstance(one.error, MissingPrerequisite) else "task error"
-    return _headline(one.checked.turn)
+    return headline(one.checked.turn)
 
 
 def _table(results: Sequence[CheckResult]) -> list[str]:
@@ -275,7 +269,7 @@ def _table(results: Sequence[CheckResult]) -> list[str]:
     for one in results:
         turn = one.checked.turn if one.checked is not None else None
         speedup = "" if turn is None or turn.speedup is None else f"speedup {turn.speedup:.2f}"
-        found = "" if turn is None else _FOUND[turn.verdict.value]
+        found = "" if turn is None else VERDICTS[turn.verdict.value]
         task = [one.job.task.id] if n_tasks > 1 else []
         rows.append([one.job.name, *task, _outcome(one), found, speedup])
     turns = [one.checked.turn for one in results if one.checked is not None]
@@ -286,106 +280,17 @@ def _table(results: Sequence[CheckResult]) -> list[str]:
 
 
 def _outcome(one: CheckResult) -> str:
-    if one.checked is None or _was_only_built(one.checked.turn):
+    if one.checked is None or was_only_built(one.checked.turn):
         return _ending(one).partition(";")[0]
     return one.checked.turn.outcome.value
 
 
 def _hint(one: CheckResult) -> str:
     """A line that names another backend for a kernel, if there is one."""
-    other = _other_backend(one.checked.turn, one.spec, registry()) if one.checked is not None else ""
-    return f"note: evaluated with backend {one.job.backend}; for this kernel, try -b {other}" if other else ""
-
-
-def _other_backend(turn: Turn, spec: EvaluationSpec, registry: Registry) -> str:
-    """Another installed backend that finds kernels in the source, in which the selected one finds none; else empty."""
-    if turn.correct or turn.candidate is None or turn.candidate.facts.kernels:
-        return ""
-    others = [name for name in find_backends(turn.candidate.source, registry) if name != spec.backend.use]
-    return next(iter(others), "")
-
-
-def _headline(turn: Turn) -> str:
-    """Outcome and verdict in words. A suspect comes first: its kernel may be wrong where no trial looked."""
-    if turn.correct and turn.verdict is Verdict.SUSPECT:
-        return "suspect; correct in the trials"
-    outcome = "not executed" if _was_only_built(turn) else turn.outcome.value
-    return f"{outcome}; {_FOUND[turn.verdict.value]}"
+    return backend_note(one.checked.turn, one.spec, registry()) if one.checked is not None else ""
 
 
 def _coloured(line: str) -> str:
     """A first line for a terminal; click removes the colour where the output is none."""
     colours = {"correct": "green", "suspect": "yellow", "not executed": "yellow"}
     return click.style(line, fg=next((colour for word, colour in colours.items() if line.startswith(word)), "red"))
-
-
-def _was_only_built(turn: Turn) -> bool:
-    """Whether the candidate was built and not executed, because this machine cannot execute it."""
-    return turn.evaluation is not None and bool(turn.evaluation.checked)
-
-
-def _speed(evaluation: Evaluation, speedup: float) -> str:
-    text = f"{speedup:.2f}"
-    if evaluation.speedup_ci is not None:
-        low, high = evaluation.speedup_ci
-        text += f" ({low:.2f} to {high:.2f})"
-    if evaluation.runtime is not None and evaluation.baseline is not None:
-        text += f": {evaluation.runtime.median_us:.1f} us against {evaluation.baseline.median_us:.1f} us"
-    return text
-
-
-def _first_line(evaluation: Evaluation) -> str:
-    return evaluation.message.partition("\n")[0]
-
-
-def _dtypes(evaluation: Evaluation) -> str:
-    """Dtypes of the task and their cast; empty if all floating-point ones are float32 without a cast."""
-    facts = evaluation.facts
-    shown = facts.dtypes if facts.dtypes is not None and (facts.cast or not facts.dtypes.are_usual) else None
-    cast = f"cast by evaluation.precision to {facts.cast}" if facts.cast else ""
-    return "; ".join(str(part) for part in (shown, cast) if part)
-
-
-def turn_lines(
-    turn: Turn, why_untimed: str = "", *, cached: bool = False, settings: EvaluationSettings | None = None
-) -> list[str]:
-    """Outcome, verdict, speedup, findings and message of a turn in words."""
-    evaluation = turn.evaluation
-    lines = [f"{_headline(turn)}  {turn.task.id}"]
-    findings = [
-        f"finding   {found.rule} ({', '.join(filter(None, [found.severity.value, found.checker]))}): {found.evidence}"
-        for found in turn.findings
-    ]
-    shown = {found.evidence for found in turn.findings}
-    message = [line for line in turn.message.splitlines() if line not in shown]
-    if any(line.startswith("fix: ") for line in message):
-        message.append(more("infrastructure"))
-    if evaluation is None:
-        return [*lines, *findings, *message]
-    isolation = evaluation.isolation
-    missing = ", ".join(isolation.missing)
-    sandbox = f"sandbox   level {isolation.level}/{_MAX_LEVEL}"
-    sandbox += f"; no {missing} (see 'kernelrl doctor')" if missing else ""
-    if _was_only_built(turn):
-        backend = turn.candidate.backend if turn.candidate else ""
-        fix = [f"fix: use a machine with a GPU for backend {backend}", more("gpu")] if backend else []
-        return [*lines, *message, *fix, sandbox, *findings]
-    if evaluation.compiled:
-        lines.append(f"trials    {evaluation.tests_passed} of {evaluation.tests_total} passed")
-    if dtypes := _dtypes(evaluation):
-        lines.append(f"dtypes    {dtypes}")
-    if turn.speedup is not None:
-        lines.append(f"speedup   {_speed(evaluation, turn.speedup)}")
-    elif turn.correct:
-        lines.append(f"speedup   not measured: {why_no_speedup(turn, why_untimed)}")
-    if evaluation.outcome is not turn.outcome:
-        lines.append(
-            f"ended     {evaluation.outcome.value}{f': {first}' if (first := _first_line(evaluation)) else ''}"
-        )
-    if evaluation.outcome.value == "timeout" and settings is not None:
-        limits = f"evaluation.timeout_s={settings.timeout_s:g}, evaluation.build_timeout_s={settings.build_timeout_s:g}"
-        slow = "; an interpreter on the CPU is slow" if evaluation.provenance.get("mode") == "interpreter" else ""
-        lines.append(f"limits    {limits}{slow}")
-    if cached:
-        lines.append("cached    this is the result of an earlier check with the same seed")
-    return [*lines, sandbox, *findings, *message]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kernelrl_core.cli.check import turn_lines
+from kernelrl_core.environment.turn_text import turn_lines
 from kernelrl_core.types import (
     BuildStatus,
     Candidate,

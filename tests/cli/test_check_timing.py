@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 import attrs
 import pytest
 
-from kernelrl_core.cli.check import turn_lines
 from kernelrl_core.environment.kernel_check import CheckedKernel, default_keys, expected_evaluator
 from kernelrl_core.environment.one_kernel import why_untimed
+from kernelrl_core.environment.turn_text import turn_lines
 from kernelrl_core.interfaces.backends import BackendConfig
 from kernelrl_core.interfaces.component import Component
 from kernelrl_core.interfaces.evaluators import EvaluatorConfig

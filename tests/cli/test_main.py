@@ -131,7 +131,7 @@ def test_debug_anywhere_shows_the_traceback_and_keeps_the_exit_code(
 
 
 def test_a_kernel_of_another_backend_gets_a_hint() -> None:
-    from kernelrl_core.cli.check import _other_backend
+    from kernelrl_core.environment.turn_text import backend_note
     from kernelrl_core.recipe.evaluation_spec import read_evaluation_spec
     from kernelrl_core.types import Candidate, Extraction, Outcome
     from kernelrl_testing.values import make_turn
@@ -139,9 +139,9 @@ def test_a_kernel_of_another_backend_gets_a_hint() -> None:
     source = "import triton\n\n\n@triton.jit\ndef k(x):\n    pass\n\n\nclass ModelNew:\n    pass\n"
     turn = make_turn(Outcome.REJECTED, extraction=Extraction(Candidate(source, "cuda")))
     spec = read_evaluation_spec({"backend": {"use": "cuda"}}, registry=registry())
-    assert _other_backend(turn, spec, registry()) == "triton"
+    assert backend_note(turn, spec, registry()).endswith("try -b triton")
     spec = read_evaluation_spec({"backend": {"use": "triton"}}, registry=registry())
-    assert _other_backend(turn, spec, registry()) == ""
+    assert backend_note(turn, spec, registry()) == ""
 
 
 def test_doctor_and_run_report_a_missing_clone(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:

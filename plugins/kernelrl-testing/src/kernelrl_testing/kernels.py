@@ -40,7 +40,7 @@ class TestedKernel:
 
     def failure(self, min_speedup: float | None, *, lenient: bool) -> str:
         """Why the kernel fails, in lines; empty if it does not. A speedup that this machine cannot measure is none."""
-        from kernelrl_core.cli.check import turn_lines
+        from kernelrl_core.environment.turn_text import turn_lines
 
         turn, speedup = self.turn, self.turn.speedup
         reason = ""
