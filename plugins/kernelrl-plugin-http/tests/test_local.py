@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
@@ -109,6 +111,82 @@ def test_check_uses_the_socket_of_the_same_user(
     own.mkdir(mode=0o700)
     (own / "service.sock").hardlink_to(service.url.removeprefix("unix:"))
     assert check(TMPDIR=str(tmp_path))["evaluator"] == "http"
+
+
+SERVED = """
+import sys
+from kernelrl_core.cli.served_check import served_check
+code = served_check(sys.argv[1:])
+heavy = [name for name in ("asyncio", "attrs", "click", "logging", "tempfile") if name in sys.modules]
+print(heavy, file=sys.stderr)
+sys.exit(9 if code is None else code)
+"""
+
+
+def served(service: Service, directory: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """`kernelrl check` by the service alone; exit code 9: it leaves the check to the command."""
+    environment = {**os.environ, "KERNELRL_SERVICE": service.url}
+    return subprocess.run(
+        [sys.executable, "-S", "-c", SERVED, "check", *words],
+        cwd=directory,
+        env={**environment, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize(("old", "new"), [("", ""), ("def ", "deff "), ("return ", "return 1 + "), ("triton", "torch")])
+def test_the_service_alone_prints_what_the_command_prints(
+    service: Service, command_server: CommandServer, tmp_path: Path, old: str, new: str
+) -> None:
+    (tmp_path / "example.py").write_text(example().reference)
+    (tmp_path / "kernel.py").write_text(example().kernel.replace(old, new, 1))
+    environment = {**os.environ, "KERNELRL_SERVICE": service.url}
+    for options in ((), ("--json", "--seed", "7")):
+        words = ("example.py", "kernel.py", *options)
+        whole = command_server.run("check", *words, cwd=tmp_path, env=environment)
+        alone = served(service, tmp_path, *words)
+        assert alone.returncode == whole.returncode, alone.stderr
+        assert _comparable(alone.stdout) == _comparable(whole.stdout)
+        # It imports little, which is its purpose.
+        assert alone.stderr.endswith("[]\n")
+
+
+def _comparable(printed: str) -> Any:
+    """Printed text; an object without its durations."""
+    if not printed.startswith("{"):
+        return printed
+    row = json.loads(printed)
+    assert row.pop("seconds")
+    return row
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("example.py", "none.py"), ("example.py", "kernel.py", "-e", "local"), ("example.py", "kernel.py", "--watch"),
+        ("example.py", "kernel.py", "kernel.py"), ("example.py", "kernel.py", "evaluation.trials=3"),
+        ("none/1/none", "kernel.py"), ("example.py", "kernel.py", "-b", "none"), ("kernel.py",),
+        ("empty.py", "kernel.py"),
+    ],
+)  # fmt: skip
+def test_whatever_the_service_does_not_do_is_left_to_the_command(
+    service: Service, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    (tmp_path / "example.py").write_text(example().reference)
+    (tmp_path / "kernel.py").write_text(example().kernel)
+    (tmp_path / "empty.py").write_text("")
+    done = served(service, tmp_path, *words)
+    assert (done.returncode, done.stdout) == (9, "")
+
+
+def test_a_task_of_others_is_confined_by_the_service_too(
+    service: Service, check: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    spy = f"import os\nassert not os.path.exists({str(tmp_path)!r}), 'sees files'\n"
+    task = tmp_path / "example.py"
+    task.write_text(spy + task.read_text())
+    assert check("--confine", KERNELRL_SERVICE=service.url)["outcome"] == "correct"
 
 
 def test_an_evaluator_on_the_command_line_takes_precedence_over_the_service(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import threading
 import time
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kernelrl_faulty_proxy import faulty_proxy
 from kernelrl_service_process import Service, Services
 
 from kernelrl_core.api.errors import InfrastructureError, MissingPrerequisite, UsageError
@@ -120,40 +122,16 @@ def test_a_killed_and_restarted_server_continues(services: Services, tmp_path: P
     assert {one.outcome for one in asyncio.run(go())} == {Outcome.CORRECT}
 
 
-@asynccontextmanager
-async def cutting_proxy(url: str, *, every: int) -> AsyncIterator[str]:
-    """Address of a proxy that closes each `every`-th connection when the server starts to respond."""
-    host, port = url.removeprefix("http://").split(":")
-    count = 0
-
-    async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, cut: bool) -> None:
-        while data := await reader.read(65536):
-            if cut:
-                break
-            writer.write(data)
-            await writer.drain()
-        writer.close()
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal count
-        count += 1
-        cut = count % every == 0
-        there, back = await asyncio.open_connection(host, int(port))
-        await asyncio.gather(copy(reader, back, cut=False), copy(there, writer, cut=cut), return_exceptions=True)
-
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    async with server:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-
-
 def test_broken_connections_lose_and_double_nothing(services: Services, tmp_path: Path) -> None:
     log = tmp_path / "evaluated.txt"
     service = services.start("evaluator.capacity=8", "evaluator.delay_s=0.05", f"evaluator.log={log}")
     requests = [request(number, "right" if number % 2 else "wrong") for number in range(60)]
 
     async def go() -> list[Evaluation]:
-        async with cutting_proxy(service.url, every=3) as url:
-            return await evaluated([url], requests)
+        # Each third connection, when the server starts to respond.
+        cuts = itertools.cycle([None, None, ("response", 1)])
+        async with faulty_proxy(service.url, lambda: next(cuts)) as proxy:
+            return await evaluated([proxy.url], requests)
 
     found = asyncio.run(go())
     assert [one.outcome for one in found] == [Outcome.INCORRECT, Outcome.CORRECT] * 30

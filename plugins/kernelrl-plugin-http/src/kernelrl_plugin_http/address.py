@@ -10,22 +10,17 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from kernelrl_core.api.errors import MissingPrerequisite
-from kernelrl_core.api.evaluators import lock_directory
+from kernelrl_core.api.evaluators import SERVICE_SOCKET, SERVICE_VARIABLE, UNIX, lock_directory
 
-__all__ = ["SERVICE", "UNIX", "address_fault", "default_socket", "is_service_running", "service_urls"]
+__all__ = ["address_fault", "default_socket", "is_service_running", "service_urls"]
 
-SERVICE = "KERNELRL_SERVICE"
-"""Environment variable with the address of the service, or several separated by commas. Empty: no service is used."""
-UNIX = "unix:"
-"""Begin of the address of a unix socket."""
-_SOCKET = "service.sock"
 _CONNECT_S = 0.5
 
 
 def service_urls(environment: Mapping[str, str] = os.environ) -> tuple[str, ...]:
     """The servers that `KERNELRL_SERVICE` names; if it is not set, the one of this user on this machine, if its socket
     exists."""
-    given = environment.get(SERVICE)
+    given = environment.get(SERVICE_VARIABLE)
     if given is not None:
         return tuple(url.strip() for url in given.split(",") if url.strip())
     path = default_socket()
@@ -35,7 +30,7 @@ def service_urls(environment: Mapping[str, str] = os.environ) -> tuple[str, ...]
 def default_socket() -> Path | None:
     """Socket of this user's `kernelrl serve --unix` on this machine; None where another user could have put one."""
     try:
-        path = lock_directory() / _SOCKET
+        path = lock_directory() / SERVICE_SOCKET
         found = path.lstat()
     except FileNotFoundError:
         return path
@@ -47,7 +42,7 @@ def default_socket() -> Path | None:
 def is_service_running() -> bool:
     """Whether `KERNELRL_SERVICE` names a server; if it is not set, whether this user's socket accepts connections."""
     urls = service_urls()
-    if not urls or SERVICE in os.environ:
+    if not urls or SERVICE_VARIABLE in os.environ:
         return bool(urls)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
         client.settimeout(_CONNECT_S)

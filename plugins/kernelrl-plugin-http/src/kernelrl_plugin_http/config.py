@@ -9,12 +9,12 @@ import attrs
 
 from kernelrl_core.api import Requires
 from kernelrl_core.api.config import MachineFact, PositiveFloat
-from kernelrl_core.api.evaluators import EvaluationSettings, EvaluatorConfig
-from kernelrl_plugin_http.address import SERVICE, address_fault, is_service_running, service_urls
+from kernelrl_core.api.evaluators import SERVICE_VARIABLE, EvaluationSettings, EvaluatorConfig
+from kernelrl_plugin_http.address import address_fault, is_service_running, service_urls
 
 __all__ = ["HttpConfig"]
 
-_FIX = f"start one: kernelrl serve --unix; or name servers in evaluator.urls or {SERVICE}"
+_FIX = f"start one: kernelrl serve --unix; or name servers in evaluator.urls or {SERVICE_VARIABLE}"
 
 
 @attrs.frozen
@@ -53,7 +53,10 @@ class HttpConfig(EvaluatorConfig):
         if not self.servers:
             return Requires(absent=("a running server of kernelrl serve",), fix=_FIX)
         if not self.urls and any(map(address_fault, self.servers)):
-            return Requires(absent=(f"a usable address in {SERVICE}",), fix=f"export {SERVICE}=http://127.0.0.1:8790")
+            return Requires(
+                absent=(f"a usable address in {SERVICE_VARIABLE}",),
+                fix=f"export {SERVICE_VARIABLE}=http://127.0.0.1:8790",
+            )
         return Requires()
 
     def settings_here(self, settings: EvaluationSettings) -> EvaluationSettings | None:

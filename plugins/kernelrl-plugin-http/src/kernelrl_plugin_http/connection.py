@@ -17,7 +17,7 @@ from typing import Any
 import httpcore
 
 from kernelrl_core.api.errors import InfrastructureError, KernelRLError, MissingPrerequisite, UsageError
-from kernelrl_plugin_http.address import UNIX
+from kernelrl_core.api.evaluators import UNIX
 
 __all__ = ["Connection", "Unavailable"]
 
@@ -36,11 +36,12 @@ class Unavailable(Exception):
     Args:
         message: the failure; contains no token.
         wait_s: seconds after which the server expects the next request; None: it is not reachable.
+        is_silent: no response came in time, so that none will come to other requests either.
     """
 
-    def __init__(self, message: str, wait_s: float | None = None) -> None:
+    def __init__(self, message: str, wait_s: float | None = None, *, is_silent: bool = False) -> None:
         super().__init__(message)
-        self.message, self.wait_s = message, wait_s
+        self.message, self.wait_s, self.is_silent = message, wait_s, is_silent
 
 
 class Connection:
@@ -67,9 +68,13 @@ class Connection:
             keepalive_expiry=_IDLE_S,
         )
 
-    async def get(self, path: str) -> dict[str, Any]:
-        """The response to a GET request; raises like `post`."""
-        return self._read(await self._send("GET", path, None))
+    async def get(self, path: str, *, share: float = 1.0) -> dict[str, Any]:
+        """The response to a GET request; raises like `post`.
+
+        Args:
+            share: part of the time within which the server must respond.
+        """
+        return self._read(await self._send("GET", path, None, share=share))
 
     async def post(self, path: str, body: Mapping[str, Any], *, repeatable: bool = True) -> dict[str, Any]:
         """The response to a POST request.
@@ -92,12 +97,14 @@ class Connection:
         """Close all connections."""
         await self._pool.aclose()
 
-    async def _send(self, method: str, path: str, content: bytes | None, repeatable: bool = True) -> httpcore.Response:
+    async def _send(
+        self, method: str, path: str, content: bytes | None, repeatable: bool = True, share: float = 1.0
+    ) -> httpcore.Response:
         def request() -> Awaitable[httpcore.Response]:
             return self._pool.request(method, self._base + path, headers=self._headers, content=content)
 
         try:
-            async with asyncio.timeout(self._timeout_s):
+            async with asyncio.timeout(share * self._timeout_s):
                 try:
                     return await request()
                 except (httpcore.ReadError, httpcore.WriteError, httpcore.RemoteProtocolError):
@@ -106,7 +113,7 @@ class Connection:
                         raise
                     return await request()
         except TimeoutError:
-            raise Unavailable(f"no response within {self._timeout_s:g} s") from None
+            raise Unavailable(f"no response within {share * self._timeout_s:.3g} s", is_silent=True) from None
         except (httpcore.NetworkError, httpcore.ProtocolError) as error:
             raise Unavailable(f"no connection ({self._clean(str(error) or type(error).__name__)})") from None
 

@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 from kernelrl_core.api.components import registry, require_same_versions, worker_versions
-from kernelrl_core.api.errors import MissingPrerequisite
+from kernelrl_core.api.errors import MissingPrerequisite, UsageError
 from kernelrl_core.api.evaluators import Evaluation, EvaluationRequest, Evaluator, read_response, to_json
 from kernelrl_plugin_http.config import HttpConfig
 from kernelrl_plugin_http.connection import Connection
@@ -24,6 +24,8 @@ class HttpEvaluator(Evaluator):
 
     def __init__(self, config: HttpConfig) -> None:
         self._servers = Servers(config.servers, config.token, config.timeout_s, config.patience_s)
+        # A server tries a failed evaluation again itself; a further try is for another server.
+        self.attempts = max(1, len(config.servers))
         # Half of the limit: the server has the other half to respond that the evaluation is not finished.
         self._wait_s = config.timeout_s / 2
 
@@ -51,6 +53,15 @@ class HttpEvaluator(Evaluator):
             distributions=(plugin,),
             fix=f"install the same version of {plugin} on the server",
         )
+
+    async def require_confinement(self) -> None:
+        """Check that the servers accept tasks of others, which they confine; see `Evaluator.require_confinement`."""
+        if refusing := self._servers.without_inline_tasks:
+            raise UsageError(
+                f"server {refusing[0]} accepts no sources of tasks from this client",
+                fix="kernelrl serve --inline-tasks, or a token with that permission",
+                see="service",
+            )
 
     def gpu_model(self) -> str:
         """See `Evaluator.gpu_model`; all servers have the same."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 import attrs
@@ -22,7 +22,10 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _REFRESH_S = 15.0
-"""Time after which the capacity of a server is read again."""
+"""Longest time after which the capacity of a server is read again."""
+_PERIOD, _SHARE = 1 / 3, 2 / 3
+"""Parts of `timeout_s`: after the first, the capacity is read again; within the second, it must come. So a server that
+no longer responds is found within `timeout_s`, however long ago its requests were sent."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.25, 20.0
 """Random pauses between the tries to reach a lost server."""
 _POLL_S = 0.25
@@ -45,6 +48,8 @@ class _Server:
     """Until then its queue is full."""
     avoided_until_s: float = 0.0
     lost: asyncio.Event = attrs.field(factory=asyncio.Event)
+    silent: asyncio.Event = attrs.field(factory=asyncio.Event)
+    """Set while it does not respond: requests that wait there are sent to another one."""
 
     @property
     def url(self) -> str:
@@ -71,6 +76,7 @@ class Servers:
     ) -> None:
         self._servers = [_Server(Connection(url, token, timeout_s)) for url in urls]
         self._patience_s, self._has_own_parts = patience_s, has_own_parts
+        self._refresh_s = min(_REFRESH_S, _PERIOD * timeout_s)
         self._starting = asyncio.Lock()
         self._watchers: list[asyncio.Task[None]] = []
         self._waiting: list[asyncio.Future[None]] = []
@@ -114,7 +120,7 @@ class Servers:
             logger.warning("server %s; the others serve meanwhile", line)
         self._watchers = [asyncio.create_task(self._watch(server)) for server in self._servers]
 
-    async def run(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+    async def run(self, work: Callable[[Connection], Coroutine[Any, Any, T]]) -> T:
         """The result of requests to one server. If it is lost meanwhile, they are sent to another one.
 
         Raises:
@@ -124,7 +130,7 @@ class Servers:
         while True:
             server = await self._acquire()
             try:
-                result = await work(server.connection)
+                result = await _while_it_responds(server, work(server.connection))
             except Unavailable as failure:
                 self._failed(server, failure)
             except InfrastructureError:
@@ -136,6 +142,11 @@ class Servers:
             finally:
                 server.n_busy -= 1
                 self._wake()
+
+    @property
+    def without_inline_tasks(self) -> tuple[str, ...]:
+        """Addresses of the reachable servers that accept no sources of tasks from this client."""
+        return tuple(one.url for one in self._servers if one.is_up and not one.facts.get("inline_tasks"))
 
     async def aclose(self) -> None:
         """Close all connections."""
@@ -182,6 +193,8 @@ class Servers:
             server.rests_until_s = _now_s() + failure.wait_s
             return
         server.avoided_until_s = _now_s() + _AVOID_S
+        if failure.is_silent:
+            server.silent.set()
         if server.is_up:
             logger.warning("server %s is lost: %s", server.url, failure.message)
             server.is_up = False
@@ -198,7 +211,7 @@ class Servers:
         while True:
             if server.is_up:
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(server.lost.wait(), _REFRESH_S)
+                    await asyncio.wait_for(server.lost.wait(), self._refresh_s)
             server.lost.clear()
             async for attempt in tenacity.AsyncRetrying(
                 wait=tenacity.wait_random_exponential(multiplier=_FIRST_PAUSE_S, max=_LONGEST_PAUSE_S),
@@ -213,7 +226,8 @@ class Servers:
             self._accept(server, await _capacity(server))
         except (Unavailable, KernelRLError) as failure:
             if was_up:
-                self._failed(server, Unavailable(failure.message))
+                lost = failure if isinstance(failure, Unavailable) else Unavailable(failure.message)
+                self._failed(server, lost)
             raise
         if not was_up:
             logger.warning("server %s is back", server.url)
@@ -246,11 +260,30 @@ class Servers:
         else:
             self.facts = facts
         server.facts, server.is_up = facts, True
+        server.silent.clear()
         self._last_seen_s = _now_s()
 
 
+async def _while_it_responds(server: _Server, work: Coroutine[Any, Any, T]) -> T:
+    """The result of work.
+
+    Raises:
+        Unavailable: another request found that the server does not respond. The work is cancelled.
+    """
+    task, silent = asyncio.ensure_future(work), asyncio.ensure_future(server.silent.wait())
+    try:
+        await asyncio.wait({task, silent}, return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            return task.result()
+        raise Unavailable("it does not respond")
+    finally:
+        silent.cancel()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
 async def _capacity(server: _Server) -> dict[str, Any]:
-    facts = await server.connection.get("/v1/capacity")
+    facts = await server.connection.get("/v1/capacity", share=_SHARE)
     if not {"api_version", "versions", "identity", "gpu_model", "capacity", "backends"} <= facts.keys():
         raise Unavailable("the response is not from kernelrl serve; check the address")
     return facts
