@@ -149,7 +149,7 @@ class ServerProcess:
 
 
 class Soak:
-    """The requests of one part, and what was observed."""
+    """The requests of one part, and their observed results."""
 
     def __init__(self, server: ServerProcess, proxy: FaultyProxy, candidates: Mapping[str, str]) -> None:
         self._server, self._proxy, self._candidates = server, proxy, candidates
@@ -220,7 +220,7 @@ class Soak:
             print(row, file=sys.stderr, flush=True)
 
     async def faults(self, started: Counter[str]) -> dict[str, Any]:
-        """What is wrong, lost or doubled; see the top of this file.
+        """Counts of wrong, lost and doubled evaluations; see the top of this file.
 
         Args:
             started: hash of a source -> number of its evaluations; empty: not known.

@@ -24,8 +24,9 @@ from kernelrl_core.rollout.sampler import Sampled, SampleRequest
 from kernelrl_core.runs.directory import find_run
 from kernelrl_core.runs.distill import Choice, distill
 from kernelrl_core.sources.kernel_files import KernelReader, kernel_files, read_kernel
+from kernelrl_core.sources.packages import needs_package
 from kernelrl_core.tasks.leaks import LeakGuard
-from kernelrl_core.tasks.lookup import find_task
+from kernelrl_core.tasks.lookup import find_task, read_task_text
 from kernelrl_core.tasks.schedule import schedule
 from kernelrl_core.tasks.selection import eval_tasks, training_tasks
 from kernelrl_core.types.replies import Extraction
@@ -71,9 +72,11 @@ __all__ = [
     "find_task",
     "kernel_files",
     "load_recipe",
+    "needs_package",
     "read_evaluation_spec",
     "read_kernel",
     "read_suite",
+    "read_task_text",
     "recipe_from_mapping",
     "registry",
     "reply_limit",

@@ -13,6 +13,7 @@ from typing import Literal
 
 import click
 
+from kernelrl_core.cli.colours import colour_of
 from kernelrl_core.cli.junit import JunitCase, write_junit
 from kernelrl_core.cli.output import print_json, print_lines, require_writable, table
 from kernelrl_core.environment.kernel_check import (
@@ -292,5 +293,4 @@ def _hint(one: CheckResult) -> str:
 
 def _coloured(line: str) -> str:
     """A first line for a terminal; click removes the colour where the output is none."""
-    colours = {"correct": "green", "suspect": "yellow", "not executed": "yellow"}
-    return click.style(line, fg=next((colour for word, colour in colours.items() if line.startswith(word)), "red"))
+    return click.style(line, fg=colour_of(line))

@@ -2,7 +2,7 @@
 
 The service listens at a unix socket and has everything loaded; this side reads two files and prints the response. It
 imports little, because that is most of the time that the result of a small kernel takes. Whatever the service does not
-do in the same way (other options, several kernels, every refusal) is left to the command, which says what is wrong.
+do in the same way (other options, several kernels, every refusal) is left to the command, which reports mistakes.
 """
 
 from __future__ import annotations
@@ -17,11 +17,15 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from kernelrl_core.cli.colours import colour_of
 from kernelrl_core.service_address import SERVICE_SOCKET, SERVICE_VARIABLE, UNIX
 from kernelrl_core.version import API_VERSION
 
 __all__ = ["served_check"]
 
+_SUFFIXES = (".py", ".txt", ".md")
+_CODES = {"green": 32, "yellow": 33, "red": 31}
+"""Codes of the colours in a terminal (ECMA-48)."""
 _LARGEST_SEED = 2**62
 _MAX_FILE_BYTES = 2**20
 _CONNECT_S = 0.5
@@ -64,7 +68,7 @@ class _Options:
     def __init__(self) -> None:
         self.backend: str | None = None
         self.seed: int | None = None
-        self.strict = False
+        self.lenient = False
         self.as_json = False
         self.task = ""
         self.kernel = ""
@@ -79,8 +83,8 @@ def _options(arguments: Sequence[str]) -> _Options | None:
         word = rest.pop(0)
         if word == "--json":
             options.as_json = True
-        elif word == "--strict":
-            options.strict = True
+        elif word == "--lenient":
+            options.lenient = True
         elif word in ("-b", "--backend") and rest:
             options.backend = rest.pop(0)
         elif word == "--seed" and rest and rest[0].isdecimal() and len(rest[0]) < len(str(_LARGEST_SEED)):
@@ -92,7 +96,8 @@ def _options(arguments: Sequence[str]) -> _Options | None:
     if len(words) != 2:
         return None
     options.task, options.kernel = words
-    return options
+    # The command makes a source in Python of other kernels.
+    return options if options.kernel.endswith(_SUFFIXES) else None
 
 
 def _socket_path() -> str | None:
@@ -182,9 +187,12 @@ def _shown(row: dict[str, Any], options: _Options, path: str, wall_s: float) -> 
     """Print the result, and return the exit code."""
     lines, note = row.pop("lines"), row.pop("note")
     row["kernel"], row["evaluator"] = options.kernel, "http"
-    row["provenance"]["server"] = f"{UNIX}{path}"
+    if row["provenance"]:  # it was executed
+        row["provenance"]["server"] = f"{UNIX}{path}"
     spent_s = sum(seconds for phase, seconds in row["seconds"].items() if phase != "wait")
     row["seconds"]["wait"] = round(max(0.0, wall_s - spent_s), 4)
+    if sys.stdout.isatty() and lines:
+        lines[0] = f"\x1b[{_CODES[colour_of(lines[0])]}m{lines[0]}\x1b[0m"
     try:
         print(json.dumps(row) if options.as_json else "\n".join(lines), flush=True)
     except BrokenPipeError:
@@ -193,5 +201,5 @@ def _shown(row: dict[str, Any], options: _Options, path: str, wall_s: float) -> 
         return 0
     if note:
         print(note, file=sys.stderr)
-    is_good = row["correct"] and (not options.strict or row["verdict"] == "clean")
+    is_good = row["correct"] and (options.lenient or row["verdict"] == "clean")
     return 0 if is_good else 1

@@ -24,6 +24,7 @@ __all__ = [
     "import_root",
     "imported_texts",
     "module_name",
+    "needs_package",
     "package_files",
     "read_package",
     "require_importable",
@@ -239,6 +240,20 @@ def require_importable(source: str, file: str, files: Mapping[str, str]) -> None
             fix=f"--path {os.path.relpath(folder)}",
             see="kernel-files",
         )
+
+
+def needs_package(source: str) -> bool:
+    """Whether a kernel imports a module that is neither of Python nor installed: one of the user's, or none at all."""
+    tree = _parsed(source)
+    for node in tree.body if tree is not None else ():
+        if isinstance(node, ast.ImportFrom) and node.level:
+            return True
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
+            tops = {name.partition(".")[0] for name in names} - sys.stdlib_module_names
+            if not all(any(map(_is_installed, _installed_in(top))) for top in tops):
+                return True
+    return False
 
 
 def _outside(name: str, file: Path, files: Mapping[str, str]) -> Path | None:

@@ -21,7 +21,7 @@ from kernelrl_core.types import Task
 if TYPE_CHECKING:
     from kernelrl_core.plugins.registry import Registry
 
-__all__ = ["find_task", "needs_source", "plain_sources", "read_task_file", "source_for"]
+__all__ = ["find_task", "needs_source", "plain_sources", "read_task_file", "read_task_text", "source_for"]
 
 
 def find_task(text: str, *, registry: Registry, source: TaskSource | None = None) -> Task:
@@ -94,8 +94,20 @@ def read_task_file(path: Path) -> str:
         raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise UsageError(f"{path}: not a text file in UTF-8") from error
-    text = as_task(text, str(path))
-    parse_task_source(text, str(path))
+    return read_task_text(text, str(path))
+
+
+def read_task_text(text: str, name: str) -> str:
+    """The text of a task, checked to be one; a plain function is made one (`as_task`).
+
+    Args:
+        name: for the beginning of messages.
+
+    Raises:
+        UsageError: it is not a task.
+    """
+    text = as_task(text, name)
+    parse_task_source(text, name)
     return text
 
 

@@ -17,7 +17,7 @@ class FaultyProxy:
     """Forwards connections to a server.
 
     Args:
-        cut: asked for each connection; None: it is not cut.
+        cut: called for each connection; None: it is not cut.
     """
 
     def __init__(self, host: str, port: int, cut: Callable[[], Cut | None]) -> None:
@@ -87,7 +87,7 @@ async def faulty_proxy(url: str, cut: Callable[[], Cut | None] = lambda: None) -
     """A proxy in front of the server `http://HOST:PORT`.
 
     Args:
-        cut: asked for each connection; None: it is not cut.
+        cut: called for each connection; None: it is not cut.
     """
     host, port = url.removeprefix("http://").split(":")
     proxy = FaultyProxy(host, int(port), cut)

@@ -167,7 +167,7 @@ def _comparable(printed: str) -> Any:
         ("example.py", "none.py"), ("example.py", "kernel.py", "-e", "local"), ("example.py", "kernel.py", "--watch"),
         ("example.py", "kernel.py", "kernel.py"), ("example.py", "kernel.py", "evaluation.trials=3"),
         ("none/1/none", "kernel.py"), ("example.py", "kernel.py", "-b", "none"), ("kernel.py",),
-        ("empty.py", "kernel.py"),
+        ("empty.py", "kernel.py"), ("example.py", "own.py"), ("example.py", "kernel.cu"),
     ],
 )  # fmt: skip
 def test_whatever_the_service_does_not_do_is_left_to_the_command(
@@ -176,6 +176,8 @@ def test_whatever_the_service_does_not_do_is_left_to_the_command(
     (tmp_path / "example.py").write_text(example().reference)
     (tmp_path / "kernel.py").write_text(example().kernel)
     (tmp_path / "empty.py").write_text("")
+    (tmp_path / "kernel.cu").write_text("")
+    (tmp_path / "own.py").write_text(f"import mine\n{example().kernel}")
     done = served(service, tmp_path, *words)
     assert (done.returncode, done.stdout) == (9, "")
 

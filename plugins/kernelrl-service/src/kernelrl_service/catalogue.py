@@ -22,6 +22,7 @@ from kernelrl_core.api.episodes import (
     find_task,
     load_recipe,
     read_evaluation_spec,
+    read_task_text,
     request_seed,
     spec_of,
     why_untimed,
@@ -212,10 +213,12 @@ class Catalogue:
 
         Raises:
             Problem: it is not served, or the client may not send it.
+            UsageError: the source is not a task.
         """
         if body.task_source:
             self.require_size("task_source", body.task_source)
-            return self._inline_task(body.task[:_NAME_LIMIT], body.task_source, client, "")
+            name = body.task[:_NAME_LIMIT]
+            return self._inline_task(name, read_task_text(body.task_source, name), client, "")
         if body.recipe is not None and body.task in self.recipe(body.recipe).tasks:
             return self.recipe(body.recipe).tasks[body.task]
         return self.task(body.task)

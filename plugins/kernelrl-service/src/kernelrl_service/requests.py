@@ -78,7 +78,7 @@ def wait_of(request: Request, limits: Limits) -> float:
     """Seconds for which a request waits for a result.
 
     Raises:
-        Problem: the parameter `wait` is no number within the limit.
+        Problem: the parameter `wait` is not a number within the limit.
     """
     given = request.query_params.get("wait", "0")
     try:

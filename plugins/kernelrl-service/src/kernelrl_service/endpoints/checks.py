@@ -9,9 +9,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from kernelrl_core.api.components import registry
-from kernelrl_core.api.episodes import CheckedKernel, backend_note, check_secret, evaluate_kernel, turn_lines
+from kernelrl_core.api.episodes import (
+    CheckedKernel,
+    backend_note,
+    check_secret,
+    evaluate_kernel,
+    needs_package,
+    turn_lines,
+)
 from kernelrl_core.api.errors import InfrastructureError
 from kernelrl_service.bodies import CheckBody, CheckedRow
+from kernelrl_service.problems import Problem
 from kernelrl_service.requests import json_response, while_connected
 from kernelrl_service.schema import Endpoint
 from kernelrl_service.server import Server
@@ -26,6 +34,8 @@ def endpoints(server: Server) -> Sequence[Endpoint]:
     async def check(request: Request, client: Client, body: CheckBody) -> Response:
         loop = asyncio.get_running_loop()
         server.catalogue.require_size("kernel", body.kernel)
+        if body.as_command and needs_package(body.kernel):
+            raise Problem("invalid", "the kernel imports a module that is not installed on the server")
         task = server.catalogue.task_to_check(body, client)
         evaluator, untimed = server.catalogue.checking(body.recipe, body.backend, as_command=body.as_command)
         server.queue.require_room(client.name)
