@@ -218,7 +218,8 @@ class Catalogue:
         if body.task_source:
             self.require_size("task_source", body.task_source)
             name = body.task[:_NAME_LIMIT]
-            return self._inline_task(name, read_task_text(body.task_source, name), client, "")
+            task = self._inline_task(name, body.task_source, client, "")
+            return attrs.evolve(task, reference=read_task_text(body.task_source, name))
         if body.recipe is not None and body.task in self.recipe(body.recipe).tasks:
             return self.recipe(body.recipe).tasks[body.task]
         return self.task(body.task)
