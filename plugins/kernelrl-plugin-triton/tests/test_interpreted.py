@@ -127,6 +127,18 @@ ORDERED = {
 }
 
 
+PROPERTIES = """
+from triton.runtime import driver
+with torch.cuda.device(torch.zeros(1).device):
+    found["a GPU"] = [
+        str(torch.cuda.get_device_properties(0).multi_processor_count > 1),
+        str(torch.cuda.get_device_capability()[0] >= 8),
+        driver.active.get_current_target().backend,
+        str(driver.active.utils.get_device_properties(torch.cuda.current_device())["max_shared_mem"] > 1024),
+    ]
+"""
+
+
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     script = tmp_path_factory.mktemp("interpreted") / "kernels.py"
@@ -136,7 +148,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     for name, (body, _) in ORDERED.items():
         calls += "if hasattr(tl, 'atomic_load'):\n    " if "atomic_load" in body else ""
         calls += f"found[{name!r}] = ordered({body!r})\n"
-    script.write_text(f"{HEAD}{calls}\nprint(json.dumps(found))\n")
+    script.write_text(f"{HEAD}{calls}{PROPERTIES}\nprint(json.dumps(found))\n")
     done = subprocess.run(
         [sys.executable, script],
         cwd=script.parent,
@@ -154,6 +166,10 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
 def test_result_is_that_of_compiled_code(found: dict[str, list[str]], name: str) -> None:
     expected = RESULTS[name][1]
     assert [float(number) for number in found[name]][: len(expected)] == expected
+
+
+def test_code_that_reads_properties_of_a_gpu_finds_some(found: dict[str, list[str]]) -> None:
+    assert found["a GPU"] == ["True", "True", "cuda", "True"]
 
 
 @pytest.mark.parametrize("name", ORDERED)

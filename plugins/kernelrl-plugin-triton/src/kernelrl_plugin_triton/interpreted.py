@@ -26,7 +26,7 @@ from triton.runtime.interpreter import FunctionRewriter, GridExecutor, Interpret
 from triton.runtime.jit import TensorWrapper
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from kernelrl_plugin_triton import frontend, launches, libdevice, narrow_floats
+from kernelrl_plugin_triton import device_properties, frontend, launches, libdevice, narrow_floats
 
 _TF32_DROPPED = np.uint32(13)
 """Mantissa bits of float32 that tf32 lacks."""
@@ -308,3 +308,4 @@ interpreter._patch_lang = _patched_again(interpreter._patch_lang)
 launches.install()
 libdevice.install()
 frontend.install()
+device_properties.install()
