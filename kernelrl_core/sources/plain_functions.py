@@ -46,10 +46,11 @@ _COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 
 
 def as_model(source: str, function: str, file: str) -> str:
-    """A source with the class `ModelNew`, which calls a function of it. Text that is no Python is unchanged.
+    """A source with the class `ModelNew`, which calls a function of the source, or is one of its classes. Text that is
+    no Python is unchanged.
 
     Args:
-        function: name, possibly dotted, such as `RMSNorm.apply`.
+        function: name, possibly dotted, such as `RMSNorm.apply`; or a class that is constructed as the task's `Model`.
         file: for the beginning of messages.
 
     Raises:
@@ -65,6 +66,9 @@ def as_model(source: str, function: str, file: str) -> str:
         raise UsageError(f"--function {function}: not the name of a function")
     if function.partition(".")[0] not in names:
         raise UsageError(f"{file}: it defines no {function!r}; {suggestion(function, names)}", see="kernel-files")
+    classes = {item.name for item in tree.body if isinstance(item, ast.ClassDef)}
+    if function in classes:
+        return f"{source.rstrip()}\n\n\nclass ModelNew({function}):\n    pass\n"
     return f"{source.rstrip()}\n{_MODEL.format(name='ModelNew', function=function)}"
 
 

@@ -32,6 +32,10 @@ def test_a_method_of_a_class_is_a_function() -> None:
     assert "return Norm.apply(*inputs)" in as_model(KERNEL, "Norm.apply", "k.py")
 
 
+def test_a_class_is_the_model_under_its_name() -> None:
+    assert as_model(KERNEL, "Norm", "k.py").endswith("class ModelNew(Norm):\n    pass\n")
+
+
 @pytest.mark.parametrize(
     ("source", "function", "message"),
     [
