@@ -65,6 +65,9 @@ class Options(ComponentConfig):
     checked: int = attrs.field(default=5, validator=attrs.validators.ge(2))
     """At least 2, by a validator."""
 
+    def idle_options(self) -> Mapping[str, str]:
+        return {"width": "the model has its own width"} if self.model is not None else {}
+
     def problems(self) -> Iterable[str]:
         if self.width > 1000:
             yield "a width above 1000 does not fit"
@@ -124,6 +127,8 @@ class Bounded(RewardConfig):
     """Score of a failure."""
     compiled: bool = False
     """Whether it needs the compiled baseline."""
+    reply_tokens: int = 0
+    """Reply length from which on it acts."""
 
     def bounds(self) -> RewardBounds:
         return RewardBounds(low=self.low, high=2.0, gap=self.gap)
@@ -133,6 +138,9 @@ class Bounded(RewardConfig):
 
     def needs_timing(self) -> bool:
         return self.timing
+
+    def needs_reply_tokens(self) -> int:
+        return self.reply_tokens
 
 
 class BoundedReward(Reward):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import selectors
+import shlex
 import signal
 import sys
 import time
@@ -101,10 +102,10 @@ def _launch(child: int, outputs: dict[int, int], control: int, *, as_json: bool)
     name = run.name if run.path == Path("runs") / run.name else str(run.path)
     click.echo(f"detached: {run.path} (process {child})", err=as_json)
     for line in (
-        f"kernelrl status {name}",
-        f"kernelrl logs {name} -f",
-        f"kernelrl watch {name}",
-        f"kernelrl stop {name}",
+        f"kernelrl status {shlex.quote(name)}",
+        f"kernelrl logs {shlex.quote(name)} -f",
+        f"kernelrl watch {shlex.quote(name)}",
+        f"kernelrl stop {shlex.quote(name)}",
     ):
         click.echo(f"  {line}", err=as_json)
     if as_json:

@@ -28,7 +28,7 @@ def command(run: str, follow: bool, lines: int | None) -> None:
     try:
         stream = path.open(encoding="utf-8", errors="replace")
     except FileNotFoundError as error:
-        fix = f"restore it from a copy of the run; kernelrl status {found.path} shows the state and the last error"
+        fix = f"restore it from a copy of the run; kernelrl status {found.word} shows the state and the last error"
         raise KernelRLError(f"{path} does not exist", fix=fix, see="run-files") from error
     except OSError as error:
         raise disk_error(path, error) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import click
@@ -31,7 +32,9 @@ def command(recipe: str, destination: str | None) -> None:
             file.write(source.read_bytes())
     except FileExistsError:
         raise UsageError(
-            f"{target} already exists", fix=f"kernelrl recipes copy {recipe} OTHER_NAME.yaml", see="output-file"
+            f"{target} already exists",
+            fix=f"kernelrl recipes copy {shlex.quote(recipe)} OTHER_NAME.yaml",
+            see="output-file",
         ) from None
     except OSError as error:
         raise UsageError(f"{target} cannot be written: {error.strerror}") from None

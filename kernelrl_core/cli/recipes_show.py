@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import click
 
 from kernelrl_core.cli.output import print_json
@@ -26,7 +28,9 @@ def command(recipe: str, overrides: tuple[str, ...], resolved: bool, as_json: bo
     """
     if not (resolved or as_json):
         if overrides:
-            raise UsageError("KEY=VALUE requires --resolved", fix=f"kernelrl recipes show {recipe} --resolved …")
+            raise UsageError(
+                "KEY=VALUE requires --resolved", fix=f"kernelrl recipes show {shlex.quote(recipe)} --resolved …"
+            )
         click.echo(find_recipe(recipe).read_text(encoding="utf-8"), nl=False)
         return
     loaded = load_recipe(recipe, overrides, registry=registry())

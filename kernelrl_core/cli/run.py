@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import click
@@ -78,7 +79,9 @@ def command(
     if extend and name is None:
         raise UsageError("--extend needs the --name of the finished run")
     if show_prompt and not dry_run:
-        raise UsageError("--show-prompt needs --dry-run", fix=f"kernelrl run {recipe} --dry-run --show-prompt")
+        raise UsageError(
+            "--show-prompt needs --dry-run", fix=f"kernelrl run {shlex.quote(recipe)} --dry-run --show-prompt"
+        )
     if detach and dry_run:
         raise UsageError("--detach and --dry-run exclude each other")
     if dry_run:

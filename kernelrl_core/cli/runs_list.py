@@ -28,7 +28,7 @@ def command(as_json: bool) -> None:
     rows = []
     for facts in found:
         if facts["damage"] is not None:
-            rows.append((facts["run"], facts["state"], "damaged", facts["damage"]))
+            rows.append((facts["run"], "damaged", "", facts["damage"]))
             continue
         rate = facts["last_correct_rate"]
         correct = "" if rate is None else f"correct {rate:.0%}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import click
 
 from kernelrl_core.cli.output import print_json, print_lines, table
@@ -32,7 +34,7 @@ def command(run: str | None, as_json: bool) -> None:
         return
     rows = result_rows(facts)
     if facts["state"] in ("stopped", "failed", "killed"):
-        rows.append(("continue", f"kernelrl resume {facts['run']}"))
+        rows.append(("continue", f"kernelrl resume {shlex.quote(facts['run'])}"))
     print_lines(table(rows))
 
 

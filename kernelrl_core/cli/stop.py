@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 
 import click
@@ -54,12 +55,12 @@ def _stop(run: RunDir, *, now: bool) -> str:
             if (run.progress() or {}).get("stopping"):
                 return f"{run.path}: already stops after its step; --now stops it immediately"
             holder.signal(signal.SIGTERM)
-            return f"{run.path}: stops after its step (process {holder.pid}); kernelrl status {run.name}"
+            return f"{run.path}: stops after its step (process {holder.pid}); kernelrl status {shlex.quote(run.name)}"
         holder.signal(signal.SIGTERM)
         if not holder.wait(_SECOND_AFTER_S):
             holder.signal(signal.SIGTERM)
         if not holder.wait(_PATIENCE_S):
             holder.signal(signal.SIGKILL)
             holder.wait(_PATIENCE_S)
-            return f"{run.path}: killed (process {holder.pid}); kernelrl resume {run.name}"
-    return f"{run.path}: stopped (process {holder.pid}); kernelrl resume {run.name}"
+            return f"{run.path}: killed (process {holder.pid}); kernelrl resume {shlex.quote(run.name)}"
+    return f"{run.path}: stopped (process {holder.pid}); kernelrl resume {shlex.quote(run.name)}"

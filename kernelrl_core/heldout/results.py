@@ -37,6 +37,8 @@ class Result:
     """The recipe as plain data; None for a file that has none."""
     run: RunDir | None = None
     """Run that made the evaluation during training."""
+    steps: int | None = None
+    """Steps of `run` before the evaluation."""
 
     def restricted(self, tasks: Iterable[str]) -> Result:
         """The result on some of its tasks."""
@@ -105,14 +107,15 @@ def _of_run(run: RunDir, steps: int | None) -> Result:
         recipe = load_yaml(path.read_text(encoding="utf-8"), path)
     except OSError as error:
         raise disk_error(path, error) from error
-    return _result(f"run {run.path} after {chosen} steps", rows, recipe if isinstance(recipe, dict) else None, run)
+    found = _result(f"run {run.path} after {chosen} steps", rows, recipe if isinstance(recipe, dict) else None, run)
+    return attrs.evolve(found, steps=chosen)
 
 
 def _evaluation(run: RunDir, steps: int | None) -> str:
     """The command that evaluates the checkpoint after `steps` steps (None: the last one), or another that is left."""
     left = ["base", *kept_checkpoints(run)]
     wanted = left[-1] if steps is None else "base" if steps == 0 else checkpoint_name(steps)
-    fix = f"kernelrl eval {run.path} --checkpoint {wanted if wanted in left else 'C'} --output FILE, then name FILE"
+    fix = f"kernelrl eval {run.word} --checkpoint {wanted if wanted in left else 'C'} --output FILE, then name FILE"
     return fix if wanted in left else f"{fix}; C is one of {', '.join(left)}"
 
 

@@ -127,6 +127,9 @@ def find_recipe(name_or_path: str) -> Path:
         return bundled[name]
     if path.is_dir():
         raise LookupFailed(f"{name_or_path} is a directory, not a recipe")
+    if path.stem in bundled:
+        message = f"no file {name_or_path!r} here; the bundled recipe {path.stem!r} is used by its name"
+        raise LookupFailed(message, fix=f"write {path.stem} in place of the path")
     raise LookupFailed(f"no recipe {name_or_path!r}; {suggestion(path.stem, recipes())}", fix="kernelrl recipes list")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -18,7 +18,7 @@ from kernelrl_core.plugins.kinds import KINDS_BY_NAME
 from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.plugins.use import Use
 from kernelrl_core.recipe.blocks import block_at, blocks
-from kernelrl_core.recipe.explanations import Metric, metric_groups, metric_of, problems
+from kernelrl_core.recipe.explanations import Metric, metric_groups, metric_of, problems, synonyms
 from kernelrl_core.recipe.field_docs import FieldDescription, describe_fields, field_docs
 from kernelrl_core.recipe.schema import Recipe
 from kernelrl_core.types.outcomes import CHECKER_FAILED_RULE, Outcome, Rule, Severity, Verdict
@@ -64,17 +64,25 @@ def explain(name: str, registry: Registry) -> list[Explanation]:
         parts = (parts[0], *parts[2:])
     wanted = " ".join(".".join(parts).split())
     known = list(_everything(registry))
-    found = [one for one in known if wanted in _names(one)]
-    if not any(one.what == _METRIC for one in found):
-        found += _matching(wanted)
-    # A key or an option may be given without the mapping that contains it.
-    found = found or [one for one in known if one.field is not None and one.name.rpartition(".")[2] == wanted]
+    found = _meanings(wanted, known) or _meanings(wanted.lower(), known)
+    if not found and (key := synonyms().get(wanted.lower())) is not None:
+        found = _meanings(key, known)
     if not found:
         close = nearest(wanted, {name for one in known for name in _names(one)})
         hint = f"; did you mean {close!r}?" if close else ""
         fix = "kernelrl schema lists all keys, kernelrl plugins list all components, and docs/metrics.md all metrics"
         raise LookupFailed(f"no key, component, metric, rule or problem {name!r}{hint}", fix=fix)
     return found
+
+
+def _meanings(wanted: str, known: Sequence[Explanation]) -> list[Explanation]:
+    """The explanations of a name. A key, an option or a metric may be given by its last part alone."""
+    found = [one for one in known if wanted in _names(one)]
+    if not any(one.what == _METRIC for one in found):
+        found += _matching(wanted)
+    if not any(one.field is not None for one in found):
+        found += [one for one in known if one.field is not None and one.name.rpartition(".")[2] == wanted]
+    return found or [one for one in known if one.what == _METRIC and one.name.rpartition("/")[2] == wanted]
 
 
 def _names(one: Explanation) -> set[str]:
@@ -95,7 +103,7 @@ def _matching(wanted: str) -> list[Explanation]:
 
 
 def _everything(registry: Registry) -> Iterator[Explanation]:
-    yield from _keys()
+    yield from _keys(registry)
     yield from _components(registry)
     yield from _rules(registry)
     yield from _metrics()
@@ -103,22 +111,28 @@ def _everything(registry: Registry) -> Iterator[Explanation]:
     yield from _problems()
 
 
-def _keys() -> Iterator[Explanation]:
+def _keys(registry: Registry) -> Iterator[Explanation]:
     for field in describe_fields(Recipe):
         hint = typing.get_type_hints(Recipe)[field.name]
         block = blocks().get(field.name)
         cls = block.cls if block is not None else hint
-        for one in _flat(field):
-            yield Explanation(one[0], "recipe key", one[1].help, _place(cls, Recipe), one[1], example=_example(*one))
-        if block is not None:
-            for option in describe_fields(block.cls):
-                if option.name not in ("options", "raw"):
-                    key = f"{field.name}.{option.name}"
-                    text = option.help.replace("`plugin:name`", "`PLUGIN:NAME`")
-                    path = f"{field.name}.NAME.{option.name}" if block.named else key
-                    yield Explanation(
-                        key, "recipe key", text, _place(block.cls, Recipe), option, example=_example(path, option)
-                    )
+        if block is None:
+            for name, one in _flat(field):
+                example = _example(*_override(field, name.split("."), one.example))
+                yield Explanation(name, "recipe key", one.help, _place(cls, Recipe), one, example=example)
+            continue
+        names = sorted(registry.label(block.kind, component) for component in registry.components(block.kind))
+        listed = f" Installed: {', '.join(names)}."
+        path = f"{field.name}.NAME" if block.named else field.name
+        of_use = _example(f"{path}.use", names[0] if names else "TEXT")
+        yield Explanation(field.name, "recipe key", field.help + listed, _place(cls, Recipe), field, example=of_use)
+        for option in describe_fields(block.cls):
+            if option.name not in ("options", "raw"):
+                is_use = option.name == "use"
+                text = option.help.replace("`plugin:name`", "`PLUGIN:NAME`") + (listed if is_use else "")
+                example = of_use if is_use else _example(f"{path}.{option.name}", option.example)
+                key = f"{field.name}.{option.name}"
+                yield Explanation(key, "recipe key", text, _place(block.cls, Recipe), option, example=example)
 
 
 def _components(registry: Registry) -> Iterator[Explanation]:
@@ -141,7 +155,7 @@ def _components(registry: Registry) -> Iterator[Explanation]:
             for option in options:
                 for name, one in _flat(option):
                     what = f"option of {singular} {label!r}"
-                    shown = _example(f"{path}.{name}", one)
+                    shown = _example(f"{path}.{name}", one.example)
                     yield Explanation(f"{key}.{name}", what, one.help, source, one, example=shown)
 
 
@@ -152,8 +166,26 @@ def _flat(field: FieldDescription, prefix: str = "") -> Iterator[tuple[str, Fiel
         yield from _flat(one, f"{prefix}{field.name}.")
 
 
-def _example(path: str, field: FieldDescription) -> str:
-    value = f"'{path}={field.example}'" if re.search(r"[^\w.+-]", field.example) else f"{path}={field.example}"
+def _override(root: FieldDescription, names: Sequence[str], text: str) -> tuple[str, str]:
+    """Path and value of an override that sets a key. A key of the mappings in a list is set with the whole list.
+
+    Args:
+        root: field of the first name.
+        names: of the key.
+        text: value of the key.
+    """
+    field = root
+    for depth, name in enumerate(names[1:], 1):
+        if field.type.startswith("a list"):
+            for inner in reversed(names[depth:]):
+                text = f"{{{inner}: {text}}}"
+            return ".".join(names[:depth]), f"[{text}]"
+        field = next(one for one in field.fields if one.name == name)
+    return ".".join(names), text
+
+
+def _example(path: str, text: str) -> str:
+    value = f"'{path}={text}'" if re.search(r"[^\w.+:-]", text) else f"{path}={text}"
     return f"kernelrl run RECIPE {value}"
 
 

@@ -132,6 +132,8 @@ def _example(hint: Any, nested: Sequence[type[Any]]) -> str:
     if typing.get_origin(hint) in (tuple, list, dict):
         return "{}" if typing.get_origin(hint) is dict else f"[{_example(members[0], ())}]"
     one = members[0]
+    if typing.get_origin(one) in (tuple, list):
+        return _example(one, ())
     if typing.get_origin(one) is Literal:
         return yaml_text(typing.get_args(one)[0])
     if typing.get_origin(hint) is Literal:

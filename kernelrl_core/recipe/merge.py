@@ -44,20 +44,13 @@ class Merged:
                 return self.origins[path[:end]]
         return Origin(COMMAND_LINE)
 
-    def latest_origin(self, path: Keys) -> Origin:
-        """The origin of `path`, or of a key below it that a later layer has set."""
-        files = [shown_path(source) for source in self.sources]
-        own = self.origin(path)
-        below = [origin for keys, origin in self.origins.items() if keys[: len(path)] == path]
-        last = max([own, *below], key=lambda origin: _rank(origin, files))
-        return last if _rank(last, files) > _rank(own, files) else own
-
     def ordered(self, problems: Iterable[Problem]) -> list[Problem]:
         """Mistakes in the order of the files read, then of their lines; those of the command line last."""
         files = [shown_path(path) for path in self.sources]
 
         def place(problem: Problem) -> tuple[int, int]:
-            return _rank(problem.origin, files), problem.origin.line or 0
+            source = problem.origin.source
+            return files.index(source) if source in files else len(files), problem.origin.line or 0
 
         return sorted(problems, key=place)
 
@@ -271,11 +264,6 @@ def _without_old_options(
     for key in old.keys() - kept.keys():
         _forget(origins, (*path, str(key)))
     return kept
-
-
-def _rank(origin: Origin, files: Sequence[str]) -> int:
-    """Position of the layer of an origin: that of its file, or behind all files for the command line."""
-    return files.index(origin.source) if origin.source in files else len(files)
 
 
 def _forget(origins: dict[Keys, Origin], path: Keys) -> None:

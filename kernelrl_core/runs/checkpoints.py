@@ -170,7 +170,7 @@ def choose_checkpoint(run: RunDir, name: str, *, also: Sequence[str] = ()) -> Ma
     if not rows:
         state, progress = run.state()[0], run.progress()
         phase = f" in phase {progress_text(progress)}" if progress is not None else ""
-        fix = "wait for it" if state == "running" else f"kernelrl resume {run.path}"
+        fix = "wait for it" if state == "running" else f"kernelrl resume {run.word}"
         raise LookupFailed(f"run {run.path} has no checkpoint yet; it is {state}{phase}", fix=fix, see="checkpoint")
     kept = kept_checkpoints(run)
     names = list(kept)

@@ -12,6 +12,7 @@ import json
 import os
 import re
 import secrets
+import shlex
 import shutil
 import threading
 from collections.abc import Iterator, Mapping
@@ -58,6 +59,11 @@ class RunDir:
     def name(self) -> str:
         """Name of the directory."""
         return self.path.name
+
+    @property
+    def word(self) -> str:
+        """The path as one word of a shell command, for messages."""
+        return shlex.quote(str(self.path))
 
     def journal_path(self, name: str) -> Path:
         """File of a journal, such as `samples`."""
@@ -112,7 +118,7 @@ class RunDir:
         if path.exists() and not earlier.blank():
             raise UsageError(
                 f"run directory {path} already exists",
-                fix=f"kernelrl resume {path}, or choose another --name",
+                fix=f"kernelrl resume {earlier.word}, or choose another --name",
                 see="run-exists",
             )
         # Created under another name and renamed, so that a crash leaves a complete run directory or none.
@@ -157,7 +163,7 @@ class RunDir:
             self._lock = FileLock(self.path / "lock", wait=False)
         except BlockingIOError:
             raise UsageError(
-                f"run {self.path} is in use by another process", fix=f"kernelrl status {self.path}", see="run-in-use"
+                f"run {self.path} is in use by another process", fix=f"kernelrl status {self.word}", see="run-in-use"
             ) from None
         except OSError as error:
             raise disk_error(self.path / "lock", error) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -26,7 +27,9 @@ def runs_to_remove(names: Iterable[str]) -> list[RunDir]:
     found = [find_run(name, damaged=True) for name in names]
     if busy := [str(run.path) for run in found if run.locked()]:
         raise UsageError(
-            f"in use by another process: {', '.join(busy)}", fix=f"kernelrl status {busy[0]}", see="run-in-use"
+            f"in use by another process: {', '.join(busy)}",
+            fix=f"kernelrl status {shlex.quote(str(busy[0]))}",
+            see="run-in-use",
         )
     return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
@@ -122,7 +123,11 @@ def last_rows(results: Results) -> list[dict[str, Any]]:
     rows = list(results.rows("eval"))
     if not rows:
         label = f"run {results.path}" if results.run is not None else str(results.path)
-        fix = f"kernelrl eval {results.path} --output FILE, then name FILE" if results.run is not None else ""
+        fix = (
+            f"kernelrl eval {shlex.quote(str(results.path))} --output FILE, then name FILE"
+            if results.run is not None
+            else ""
+        )
         raise UsageError(f"{label} has no held-out evaluation", fix=fix, see="evaluation-results")
     last = max(row["step"] for row in rows)
     chosen = [row for row in rows if row["step"] == last]

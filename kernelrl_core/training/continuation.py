@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import attrs
 from kernelrl_core.errors import KernelRLError, UsageError
 from kernelrl_core.planning.load import LoadedRecipe, load_recipe
 from kernelrl_core.plugins.registry import Registry
+from kernelrl_core.plugins.use import Use
 from kernelrl_core.recipe.differences import changes, differences
 from kernelrl_core.recipe.structure import component_block
 from kernelrl_core.runs.checkpoints import checkpoint_damage, choose_checkpoint
@@ -63,7 +65,7 @@ def extend_run(run: RunDir, wanted: LoadedRecipe, registry: Registry) -> None:
     if (state := run.state()[0]) != "finished":
         raise UsageError(
             f"--extend: run {run.path} is not finished, but {state}",
-            fix=f"kernelrl resume {run.path}",
+            fix=f"kernelrl resume {run.word}",
             see="run-changed",
         )
     require_unchanged(run)
@@ -74,10 +76,10 @@ def extend_run(run: RunDir, wanted: LoadedRecipe, registry: Registry) -> None:
         listed = ", ".join(differences(own.resolved, wanted.resolved))
         raise UsageError(
             f"--extend changes train.steps only; run {run.path} and this recipe differ in {listed}",
-            fix=f"kernelrl run {run.path / 'recipe.yaml'} --name {run.name} --extend train.steps=N",
+            fix=f"kernelrl run {run.word}/recipe.yaml --name {shlex.quote(run.name)} --extend train.steps=N",
             see="run-changed",
         )
-    branch = f"train a new run from its weights: kernelrl run RECIPE --from {run.path}"
+    branch = f"train a new run from its weights: kernelrl run RECIPE --from {run.word}"
     if old is None or new is None:
         raise UsageError(
             f"--extend: {'run ' + str(run.path) if old is None else 'this recipe'} has its number of steps from "
@@ -116,7 +118,7 @@ def accept_changes(run: RunDir, registry: Registry) -> None:
             raise UsageError(
                 f"run {run.path} is finished: it has made {done} steps, and the changed recipe has {planned}, so the "
                 "changes would have no effect",
-                fix=f"raise train.steps, or start a new run: kernelrl run {run.path / 'recipe.yaml'} --from {run.path}",
+                fix=f"raise train.steps, or start a new run: kernelrl run {run.word}/recipe.yaml --from {run.word}",
                 see="run-changed",
             )
     run.accept_recipe()
@@ -130,7 +132,7 @@ def require_unchanged(run: RunDir) -> None:
     if run.recipe_changed():
         raise UsageError(
             f"{run.path / 'recipe.yaml'} was changed after the run started",
-            fix=f"undo the change, or kernelrl resume {run.path} --accept-changes",
+            fix=f"undo the change, or kernelrl resume {run.word} --accept-changes",
             see="run-changed",
         )
 
@@ -157,15 +159,15 @@ class Origin:
         }
 
 
-def choose_origin(text: str, policy: str) -> Origin:
+def choose_origin(text: str, policy: Use) -> Origin:
     """The checkpoint that `RUN` (its last one) or `RUN@CHECKPOINT` means.
 
     Args:
-        policy: name of the policy of the new run.
+        policy: that of the new run.
 
     Raises:
         LookupFailed: there is no such run or checkpoint.
-        UsageError: the run was trained with another policy.
+        UsageError: the run was trained with another policy, or another kind of model.
         KernelRLError: the files of the checkpoint are damaged.
     """
     name, _, checkpoint = text.partition("@")
@@ -173,17 +175,27 @@ def choose_origin(text: str, policy: str) -> Origin:
     path = run.path / "recipe.yaml"
     saved = load_yaml(path.read_text(encoding="utf-8"), path)
     theirs = saved.get("policy", {}).get("use") if isinstance(saved, dict) else None
-    if str(theirs).split(":")[-1] != policy.split(":")[-1]:
+    if str(theirs).split(":")[-1] != policy.use.split(":")[-1]:
         raise UsageError(
-            f"--from {text}: run {run.path} was trained with policy {theirs!r}, and the recipe has policy {policy!r}",
+            f"--from {text}: run {run.path} was trained with policy {theirs!r}, and the recipe has policy "
+            f"{policy.use!r}",
             fix=f"choose a recipe with policy.use={theirs}",
+            see="checkpoint-model",
+        )
+    their_model = saved.get("policy", {}).get("model") if isinstance(saved, dict) else None
+    our_model = policy.raw.get("model")
+    if (their_model is None) != (our_model is None):
+        kinds = ["a model from scratch" if model is None else model for model in (their_model, our_model)]
+        raise UsageError(
+            f"--from {text}: run {run.path} was trained with {kinds[0]}, and the recipe has {kinds[1]}",
+            fix=f"set policy.model={their_model if their_model is not None else 'null'}",
             see="checkpoint-model",
         )
     row = choose_checkpoint(run, checkpoint or "last")
     if damage := checkpoint_damage(run.checkpoints, row):
         raise KernelRLError(
             f"--from {text}: checkpoint {row['name']} is damaged: {damage}",
-            fix=f"choose an earlier one, see kernelrl runs show {run.name}",
+            fix=f"choose an earlier one, see kernelrl runs show {run.word}",
             see="checkpoint",
         )
     return Origin(run, row)

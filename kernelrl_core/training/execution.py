@@ -64,7 +64,7 @@ def execute_run(run: RunDir, recipe: Recipe, resolved: Mapping[str, Any], regist
         console.close()
         run.set_state("finished" if finished else "stopped")
         if not finished:
-            console.say(f"stopped; continue with: kernelrl resume {run.path}")
+            console.say(f"stopped; continue with: kernelrl resume {run.word}")
     return ExitCode.OK if finished else ExitCode.INTERRUPTED
 
 
@@ -157,7 +157,7 @@ class _Interrupts:
         self._console.close()
         self._run.set_state("stopped", progress=self._console.progress())
         lost = " during the preparation; a warm start that had not ended is lost" if self._starting else " immediately"
-        self._console.say(f"stopped{lost}; continue with: kernelrl resume {self._run.path}")
+        self._console.say(f"stopped{lost}; continue with: kernelrl resume {self._run.word}")
         logging.shutdown()
         os._exit(ExitCode.INTERRUPTED)
 
@@ -195,15 +195,15 @@ def _record_failure(run: RunDir, error: BaseException, console: Console) -> Base
         error = KernelRLError(
             f"stopped: {error.message}; all finished turns are saved",
             fix=f"raise cost.budget_usd in {run.path / 'recipe.yaml'}, "
-            f"then kernelrl resume {run.path} --accept-changes",
+            f"then kernelrl resume {run.word} --accept-changes",
             see="budget",
         )
         _log.warning("%s", error.message)
     elif isinstance(error, KernelRLError):
         # Plugins write the placeholder RUN, because they do not know the path of the run.
-        error.fix = error.fix.replace("kernelrl resume RUN", f"kernelrl resume {run.path}")
+        error.fix = error.fix.replace("kernelrl resume RUN", f"kernelrl resume {run.word}")
         if isinstance(error, StorageError):
-            error.fix = f"free disk space or permit access, then kernelrl resume {run.path}"
+            error.fix = f"free disk space or permit access, then kernelrl resume {run.word}"
         _log.error("the run failed: %s", error)
     # On a read-only disk the state cannot be written either. The run then counts as killed and can still be resumed.
     with suppress(KernelRLError):

@@ -34,7 +34,7 @@ def create_run(
         LookupFailed: there is no such origin.
         MissingPrerequisite: lists all missing prerequisites.
     """
-    begins = continuation.choose_origin(origin, loaded.recipe.policy.use) if origin is not None else None
+    begins = continuation.choose_origin(origin, loaded.recipe.policy) if origin is not None else None
     run = RunDir(path)
     if not run.path.exists() or run.blank():
         preflight(loaded.recipe, registry)
@@ -57,7 +57,7 @@ def existing_run(path: Path, loaded: LoadedRecipe, registry: Registry) -> RunDir
     if changed := differences(own.resolved, loaded.resolved):
         raise UsageError(
             f"run {run.path} was started with another recipe; it differs in {', '.join(changed)}",
-            fix=f"kernelrl resume {run.path}, choose another --name, or raise train.steps of the finished run with "
+            fix=f"kernelrl resume {run.word}, choose another --name, or raise train.steps of the finished run with "
             "--extend in place of --exist-ok",
             see="run-changed",
         )

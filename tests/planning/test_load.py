@@ -269,6 +269,12 @@ def test_an_unknown_base_recipe_gets_the_nearest_name(plugins: Registry, tmp_pat
             load_recipe(str(recipe), registry=plugins)
 
 
+def test_the_path_of_a_bundled_recipe_that_is_no_file_names_the_recipe() -> None:
+    with pytest.raises(LookupFailed, match=r"no file 'recipes/smoke.yaml' here; the bundled recipe 'smoke'") as found:
+        find_recipe("recipes/smoke.yaml")
+    assert found.value.fix == "write smoke in place of the path"
+
+
 def test_a_name_is_resolved_as_path_then_local_recipe_then_bundled_recipe() -> None:
     assert find_recipe("smoke") == find_recipe("smoke.yaml") == bundled_recipes()["smoke"]
     local = Path("recipes/smoke.yaml")

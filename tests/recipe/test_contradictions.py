@@ -53,7 +53,7 @@ def check(plugins: Registry, **parts: str) -> list[str]:
         ),
         ({"train": "{split: nosuch}"}, "train.split: no split 'nosuch'; known: train; set holdout"),
         ({"eval": "{split: nosuch}"}, "eval.split: no split 'nosuch'; known: train; set holdout"),
-        ({"eval": "{at_start: true}"}, "eval.split: no split 'held_out'; known: train; set holdout"),
+        ({"eval": "{at_start: true}"}, "tasks: no split 'held_out'; known: train; set holdout"),
         ({"policy": "{use: tiny, warms: true}"}, "backend: the tasks have no demonstration for backend 'triton'"),
         ({"policy": "{use: tiny, context: 256}"}, "policy: a context of 256 tokens cannot hold a prompt (the"),
         ({"sampling": "{stop: ['']}"}, "sampling.stop: an empty string ends every reply"),
@@ -84,6 +84,40 @@ def check(plugins: Registry, **parts: str) -> list[str]:
         (
             {"policy": "{use: silent}", "train": "{mismatch: {}}"},
             "train.mismatch: policy 'silent' gives no log-probabilities of its current weights",
+        ),
+        (
+            {"policy": "{use: silent}", "train": "{importance_cap: 2.0}"},
+            "train.importance_cap: policy 'silent' gives no log-probabilities of its current weights",
+        ),
+        (
+            {"train": "{logprobs_at: sampling}"},
+            "train.logprobs_at: policy 'tiny' gives log-probabilities at temperature 1 only; set it to 1",
+        ),
+        (
+            {"train": "{exact_resume: false, staleness: 1, importance_cap: 2.0}"},
+            "train.staleness: train.importance_cap compares with the current weights",
+        ),
+        (
+            {"train": "{exact_resume: false, staleness: 1, refill: 1}"},
+            "train.staleness: train.refill samples the groups of a step until its update",
+        ),
+        (
+            {"train": "{refill: 1, drop_uniform_groups: false}"},
+            "train.refill: no group is replaced, because uniform groups are trained on",
+        ),
+        (
+            {"train": "{keep_best: eval/pass@2}", "eval": "{at_end: true, split: train}"},
+            "train.keep_best: 'eval/pass@2' is no result of the held-out evaluation; did you mean 'eval/pass@1'?",
+        ),
+        (
+            {"train": "{keep_best: eval/pass@1}"},
+            "train.keep_best: the run makes no held-out evaluation after a step",
+        ),
+        ({"train": "{learning_rate: 1.0e+300}"}, "train.learning_rate: 1e+300 is above 100"),
+        ({"train": "{steps: 100000000000000000000}"}, "train.steps: 1e+20 is more than a run can make"),
+        (
+            {"rewards": "{r: {use: bounded, reply_tokens: 5000}}"},
+            "rewards.r: 'bounded' has no effect on replies of fewer than 5,000 tokens",
         ),
         (
             {"train": "{mismatch: {sequence_low: 2.0, sequence_high: 1.0}}"},

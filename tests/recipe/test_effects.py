@@ -115,3 +115,66 @@ def test_a_recipe_without_checkers_warns_that_no_rule_applies(plugins: Registry,
 
 def test_a_recipe_that_says_that_no_rule_applies_gets_no_warning(plugins: Registry, tmp_path: Path) -> None:
     assert warnings(plugins, tmp_path, "checkers.c=null", "forbid=[]") == []
+
+
+def training_warnings(plugins: Registry, folder: Path, *overrides: str) -> list[str]:
+    (folder / "r.yaml").write_text(MINIMAL)
+    return [str(one) for one in load_recipe(str(folder / "r.yaml"), overrides, registry=plugins).training_warnings]
+
+
+NO_EVALUATION = "in training: the run makes no held-out evaluation (eval.every, eval.at_start, eval.at_end)"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "warning"),
+    [
+        (("sampling.temperature=0",), "sampling.temperature: is 0: all replies to a prompt are equal"),
+        (("train.learning_rate=0",), "train.learning_rate: is 0: the policy learns nothing"),
+        (("train.steps=0",), "train.steps: is 0: the policy learns nothing"),
+        (("rewards.s={use: bounded, weight: 0}",), "rewards.s.weight: is 0: the reward is recorded and has no effect"),
+        (("eval.samples=99",), f"eval.samples: has no effect {NO_EVALUATION}"),
+        (("eval.max_tasks=1",), f"eval.max_tasks: has no effect {NO_EVALUATION}"),
+        (
+            ("eval.split=train", "eval.every=500", "eval.at_end=true", "train.steps=60"),
+            "eval.every: has no effect: the run ends before (train.steps)",
+        ),
+        (
+            ("eval.split=train", "eval.at_end=true", "eval.temperature=0", "eval.samples=8"),
+            "eval.samples: has no effect above 1: at temperature 0 all episodes of a task are equal",
+        ),
+        (("train.substeps=9",), "train.substeps: has no effect above the number of training samples of a step"),
+        (
+            ("train.warmup_ratio=0.03", "train.steps=6"),
+            "train.warmup_ratio: has no effect: the share is less than one step (train.steps)",
+        ),
+        (
+            ("train.learning_rate_floor=0.1",),
+            "train.learning_rate_floor: has no effect: the learning rate does not fall",
+        ),
+        (("train.checkpoint_every=9", "train.steps=6"), "train.checkpoint_every: has no effect: the run ends before"),
+        (("sampling.concurrency=8",), "sampling.concurrency: has no effect: a step has no more episodes"),
+        (("history.keep={last: 2}", "episode.turns=3"), "history.keep: has no effect: an episode has no more earlier"),
+        (
+            ("eval.split=train", "eval.at_end=true", "eval.max_tasks=5"),
+            "eval.max_tasks: has no effect: split 'train' has 1 tasks",
+        ),
+    ],
+)
+def test_a_setting_without_effect_in_training_is_reported(
+    plugins: Registry, tmp_path: Path, overrides: tuple[str, ...], warning: str
+) -> None:
+    # The split has one task, and a step 8 episodes.
+    (found,) = training_warnings(plugins, tmp_path, "train.tasks_per_step=1", *overrides)
+    assert warning in found
+
+
+def test_a_batch_larger_than_the_split_is_reported(plugins: Registry, tmp_path: Path) -> None:
+    assert training_warnings(plugins, tmp_path, "train.tasks_per_step=500") == [
+        "command line: train.tasks_per_step: 500 is more than the 1 tasks of the split: tasks repeat in a batch"
+    ]
+
+
+def test_an_option_that_is_idle_beside_another_is_reported(plugins: Registry, tmp_path: Path) -> None:
+    found = warnings(plugins, tmp_path, "policy.model=m", "policy.width=9")
+    assert found == ["command line: policy.width: has no effect: the model has its own width"]
+    assert warnings(plugins, tmp_path, "policy.width=9") == []

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import shlex
+
 import pytest
 
 from kernelrl_core.errors import LookupFailed
 from kernelrl_core.interfaces.checkers import Checker
 from kernelrl_core.interfaces.component import Component
+from kernelrl_core.planning.load import merge_recipe
 from kernelrl_core.plugins.registry import PluginInfo, Registry, registry
-from kernelrl_core.recipe.explain import Explanation, explain
+from kernelrl_core.recipe.explain import Explanation, _keys, explain
+from kernelrl_core.recipe.explanations import synonyms
 from kernelrl_core.recipe.field_docs import FieldDescription, describe_fields
+from kernelrl_core.recipe.merge import merge_layers, override_layers
+from kernelrl_core.recipe.problems import COMMAND_LINE
+from kernelrl_core.recipe.structure import structure_recipe
 from kernelrl_core.types import Finding
 
 
@@ -58,7 +65,11 @@ def test_metrics_and_rules_are_found() -> None:
     assert one("kernel/correct_rate").text == "valid samples that ended as `correct`"
     assert one("finding/anything").name == "finding/*"
     assert one("compile_error").text == "The candidate does not build, or its module does not load."
-    assert {found.what for found in explain("suspect", registry())} == {"severity of a finding", "verdict"}
+    assert {found.what for found in explain("suspect", registry())} == {
+        "recipe key",
+        "severity of a finding",
+        "verdict",
+    }
     assert one("no_kernel").what.startswith("rule of checker 'source_rules', severity ")
 
 
@@ -138,3 +149,51 @@ def test_a_checker_with_wrong_rules_does_not_break_other_names() -> None:
     plugin = PluginInfo("mine", "mine", "1", "ok", components={"checkers": (component,)})
     known = Registry((*registry().plugins, plugin))
     assert explain("train.steps", known)[0].what == "recipe key"
+
+
+@pytest.mark.parametrize(
+    ("name", "keys"),
+    [
+        ("temperature", {"sampling.temperature", "eval.temperature"}),
+        ("samples", {"eval.samples"}),
+        ("split", {"train.split", "eval.split"}),
+        ("KL", {"train.kl"}),
+        ("num_rollouts", {"train.group_size"}),
+        ("loss_fn", {"train.loss"}),
+        ("clip_epsilon_high", {"train.clip_high"}),
+        ("lr_scheduler_type", {"train.learning_rate_schedule"}),
+    ],
+)
+def test_a_key_is_found_by_its_last_part_in_any_case_and_by_its_name_in_other_systems(
+    name: str, keys: set[str]
+) -> None:
+    assert keys <= {found.name for found in explain(name, registry()) if found.what == "recipe key"}
+
+
+def test_a_metric_is_found_by_its_last_part() -> None:
+    assert {found.name for found in explain("cache_hit", registry())} == {"cache_hit"}
+    assert "batch/num_groups" in {found.name for found in explain("num_groups", registry())}
+
+
+def test_every_name_of_another_system_means_a_name_that_exists() -> None:
+    for name, key in synonyms().items():
+        assert explain(key, registry()), (name, key)
+
+
+def test_a_block_lists_the_installed_components() -> None:
+    assert "torch" in explain("policy", registry())[0].text
+    assert "grpo" in one("advantage.use").text
+    assert one("rewards").example.startswith("kernelrl run RECIPE rewards.NAME.use=")
+
+
+EXAMPLES = [found for found in _keys(registry()) if found.example]
+
+
+@pytest.mark.parametrize("found", EXAMPLES, ids=[found.name for found in EXAMPLES])
+def test_the_example_of_a_key_has_the_type_of_the_key(found: Explanation) -> None:
+    _, _, _, override = shlex.split(found.example)
+    base = merge_recipe("quickstart", ["retriever={use: bm25, index: ./index}"])
+    layers = override_layers([override.replace("NAME", "correct").replace("=PATH", "=./PATH")])
+    structured = structure_recipe(merge_layers([base, *layers]), registry())
+    mistakes = [problem for problem in structured.problems if problem.origin.source == COMMAND_LINE]
+    assert [str(mistake) for mistake in mistakes if "required key" not in mistake.message] == []

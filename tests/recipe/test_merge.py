@@ -107,6 +107,35 @@ def test_writing_the_default_component_keeps_its_options(tmp_path: Path) -> None
     assert found.data["evaluator"] == {"use": "local", "workers": 2}
 
 
+@pytest.mark.parametrize(
+    ("below", "above", "data"),
+    [
+        ("history: {keep: {last: 3}}", "history.keep={best: 2}", {"history": {"keep": {"best": 2}}}),
+        ("history: {keep: {last: 3}}", "history.keep.best=2", {"history": {"keep": {"best": 2}}}),
+        ("history: {keep: {last: 3}}", "history.keep.last=2", {"history": {"keep": {"last": 2}}}),
+        (
+            "tasks: {use: kernelbench, holdout: {fraction: 0.1, seed: 3}}",
+            "tasks.holdout={level1: [1, 2]}",
+            {"tasks": {"use": "kernelbench", "holdout": {"level1": [1, 2]}}},
+        ),
+        (
+            "tasks: {use: kernelbench, holdout: {fraction: 0.1, seed: 3}}",
+            "tasks.holdout={fraction: 0.2}",
+            {"tasks": {"use": "kernelbench", "holdout": {"fraction": 0.2, "seed": 3}}},
+        ),
+        # A name that no alternative has is a mistake of the later layer, and not a choice.
+        ("history: {keep: {last: 3}}", "history.keep={lst: 2}", {"history": {"keep": {"last": 3, "lst": 2}}}),
+    ],
+)
+def test_a_map_that_names_another_alternative_replaces_the_inherited_one(
+    tmp_path: Path, below: str, above: str, data: dict[str, object]
+) -> None:
+    found = merged(tmp_path, above, base=f"{below}\n", main="extends: base\n")
+    assert found.data == data
+    key = ("history", "keep", "last") if "history" in data else ("tasks", "holdout", "seed")
+    assert (key in found.origins) == (key[-1] in next(iter(data.values()))[key[1]])  # type: ignore[index]
+
+
 def test_the_origin_of_a_value_is_its_last_assignment(tmp_path: Path) -> None:
     found = merged(
         tmp_path,

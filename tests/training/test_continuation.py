@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from kernelrl_core.errors import UsageError
 from kernelrl_core.planning.load import RecipeError
 from kernelrl_core.plugins.registry import registry
+from kernelrl_core.recipe.differences import differences
+from kernelrl_core.recipe.structure import component_block
 from kernelrl_core.runs.directory import RunDir
-from kernelrl_core.training.continuation import differences, run_recipe
+from kernelrl_core.training.continuation import choose_origin, run_recipe
 
 SAVED = """
 tasks:   {use: starter, practice: 0}
@@ -36,6 +39,20 @@ def test_rules_that_an_override_names_are_not_ignored(tmp_path: Path) -> None:
     (tmp_path / "recipe.yaml").write_text(SAVED)
     with pytest.raises(RecipeError, match="forbid: the recipe has no checker"):
         run_recipe(RunDir(tmp_path), registry(), ["forbid=[no_kernel]"])
+
+
+def test_the_path_of_a_run_is_one_word_of_a_command() -> None:
+    assert RunDir(Path("runs/first")).word == "runs/first"
+    assert RunDir(Path("runs/my run")).word == "'runs/my run'"
+
+
+def test_weights_of_a_model_from_scratch_are_refused_for_another_model_before_a_run_is_created(tmp_path: Path) -> None:
+    (tmp_path / "recipe.yaml").write_text(SAVED.replace("{use: scripted", "{use: torch, warm_start: null, x: y"))
+    with pytest.raises(
+        UsageError, match="was trained with a model from scratch, and the recipe has some/model"
+    ) as found:
+        choose_origin(str(tmp_path), component_block("policy", {"use": "torch", "model": "some/model"}, registry()))
+    assert found.value.fix == "set policy.model=null"
 
 
 def test_differences_name_keys_and_values() -> None:

@@ -1,4 +1,5 @@
-"""Explanations of names that no class declares: problems of users, and metrics. Their texts are in the TOML files."""
+"""Explanations of names that no class declares: problems of users, metrics, and names of other
+systems. Their texts are in the TOML files."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from typing import Any
 
 import attrs
 
-__all__ = ["Metric", "MetricGroup", "Problem", "metric_groups", "metric_of", "problems"]
+__all__ = ["Metric", "MetricGroup", "Problem", "metric_groups", "metric_of", "problems", "synonyms"]
 
 
 @attrs.frozen
@@ -76,6 +77,11 @@ def problems() -> dict[str, Problem]:
         name: Problem(one["group"], tuple(one["messages"]), one["cause"], one["fix"])
         for name, one in _read("problems.toml").items()
     }
+
+
+def synonyms() -> dict[str, str]:
+    """Name in another system -> the key or component that it means."""
+    return {name: key for key, names in _read("synonyms.toml").items() for name in names}
 
 
 @cache

@@ -22,5 +22,5 @@ class Contradiction:
     """The fix is an installation, not a change of the recipe."""
 
     def problem(self, merged: Merged) -> Problem:
-        """The mistake with file and line of the last layer that set the value or a key below it."""
-        return Problem(merged.latest_origin(self.path), ".".join(self.path), self.message, self.hint, self.missing)
+        """The mistake with its file and line."""
+        return Problem(merged.origin(self.path), ".".join(self.path), self.message, self.hint, self.missing)

@@ -152,8 +152,8 @@ def range_of(path: tuple[str, ...]) -> Range | None:
 
 def number_limits(train: TrainSettings) -> Iterator[Contradiction]:
     """Numbers with which a run would end with an error, or never."""
-    if train.learning_rate > 1:
-        message = f"{train.learning_rate:g} is above 1: Adam changes every weight by about this number in a step"
+    if train.learning_rate > 100:
+        message = f"{train.learning_rate:g} is above 100: Adam changes every weight by about this number in a step"
         yield Contradiction(("train", "learning_rate"), message, "usual are 1e-6 (all weights) to 1e-4 (LoRA)")
     for key in ("steps", "epochs"):
         value = getattr(train, key)

@@ -52,8 +52,9 @@ def splits_and_levels(
     if source is not None:
         held_out, training = eval.split, train.split
         if eval.every or eval.at_start or eval.at_end or held_out != EvalSettings().split:
-            attempt(lambda: eval_tasks(source, eval), ("tasks",) if held_out in splits else ("eval", "split"))
-        place = ("tasks",) if training in splits else ("train", "split")
+            named = held_out not in splits and held_out != EvalSettings().split
+            attempt(lambda: eval_tasks(source, eval), ("eval", "split") if named else ("tasks",))
+        place = ("train", "split") if training not in splits and training != TrainSettings().split else ("tasks",)
         selected = attempt(lambda: training_tasks(source, train, held_out), place)
         if selected is not None and not selected[0]:
             found.append(Contradiction(("train", "split"), f"split {training!r} has no tasks"))

@@ -318,6 +318,7 @@ def test_only_correct_demonstrations_of_a_task_source_are_records() -> None:
     assert all(item.name.startswith("starter/") and item.correct for item in records)
     assert len({item.id for item in records}) == len(records)
     assert records == parts(open_corpus("tasks:starter", Filters(backend="triton")))[0]
+    assert open_corpus("starter").manifest()["licence"] == "Apache-2.0"
 
 
 def test_an_unknown_task_source_is_an_error() -> None:

@@ -66,7 +66,9 @@ def test_runs_are_compared_by_task_recipe_and_cost(kernelrl: Call, tmp_path: Pat
         "run runs/a after 0 steps",
     ]
     assert [result["episodes"] for result in document["results"]] == [16, 16, 16]
-    assert document["results"][1]["steps"] == 2
+    assert [result["steps"] for result in document["results"]] == [2, 2, 0]
+    # The time of the whole run is not that of its first evaluation.
+    assert [result["seconds_all"] is None for result in document["results"]] == [False, False, True]
     other, earlier = document["comparisons"]
     assert other["recipe"] == ["train.learning_rate (0.5 -> 0.0)"]
     assert earlier["recipe"] == []

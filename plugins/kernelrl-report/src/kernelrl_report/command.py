@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import click
@@ -42,7 +43,7 @@ def report(run: str, output: Path | None, max_mb: int) -> None:
     if written.without_text:
         click.echo(
             f"the texts of {written.without_text} of {written.samples} samples are excluded by --max-mb {max_mb}; "
-            f"all are in: kernelrl view {run}",
+            f"all are in: kernelrl view {shlex.quote(run)}",
             err=True,
         )
 

@@ -59,6 +59,9 @@ def _facts(result: Result) -> dict[str, Any]:
     """Size and cost of a result, and facts about its run; None for a fact that is not known."""
     turns = [turn for group in result.groups for episode in group.episodes for turn in episode.turns]
     facts = summary(result.run) if result.run is not None else {}
+    if result.steps is not None and result.steps != facts.get("steps"):
+        # The other facts are those of the whole run.
+        facts = {"steps": result.steps}
     return {
         "name": result.name,
         "tasks": len(result.groups),

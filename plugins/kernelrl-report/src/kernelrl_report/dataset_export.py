@@ -7,6 +7,7 @@ data/held_out-…                    turns of held-out evaluations
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 from itertools import islice
@@ -58,7 +59,9 @@ def write_dataset(results: Results, directory: Path) -> dict[str, int]:
             if writer is not None:
                 writer.close()
     if not counts:
-        raise UsageError(f"{results.path} has no samples to export", fix=f"kernelrl status {results.path}")
+        raise UsageError(
+            f"{results.path} has no samples to export", fix=f"kernelrl status {shlex.quote(str(results.path))}"
+        )
     (directory / "README.md").write_text(_card(results.name, counts), encoding="utf-8")
     return counts
 

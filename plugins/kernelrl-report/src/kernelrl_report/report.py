@@ -43,7 +43,7 @@ def write_report(run: RunDir, output: Path, max_bytes: int) -> Written:
     index = RunIndex(run)
     index.refresh()
     if not index.records:
-        raise UsageError(f"run {run.path} has no samples yet", fix=f"kernelrl status {run.path}", see="run-failed")
+        raise UsageError(f"run {run.path} has no samples yet", fix=f"kernelrl status {run.word}", see="run-failed")
     order = _most_informative_first(index)
     document = index.document() | {
         "recipe": (run.path / "recipe.yaml").read_text(encoding="utf-8", errors="replace"),
@@ -159,6 +159,6 @@ def require_output(run: RunDir, output: Path | None) -> Path:
         )
     if not os.access(directory, os.W_OK):
         raise UsageError(
-            f"{directory} cannot be written", fix=f"kernelrl report {run.path} --output FILE", see="output-file"
+            f"{directory} cannot be written", fix=f"kernelrl report {run.word} --output FILE", see="output-file"
         )
     return path

@@ -54,7 +54,7 @@ def command(run: str, once: bool, svg: str | None) -> None:
         else:
             _print(observer, console)
     except KeyboardInterrupt:
-        click.echo(f"the run continues; stop it with: kernelrl stop {observer.run.name}", err=True)
+        click.echo(f"the run continues; stop it with: kernelrl stop {observer.run.word}", err=True)
 
 
 def _show(observer: RunObserver, console: Console) -> None:

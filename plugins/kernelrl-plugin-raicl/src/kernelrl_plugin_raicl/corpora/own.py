@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,8 @@ class TasksCorpus(Corpus):
 
         self._source, self._filters = source, filters
         self._tasks = registry().make("tasks", component_block("tasks", {"use": source}, registry()))
+        distribution = registry().plugin_of("tasks", source).dist
+        self._licence = metadata.metadata(distribution).get("License-Expression", "")
 
     def records(self) -> Iterator[Record | Skipped]:
         origin = f"tasks:{self._source}"
@@ -58,7 +61,7 @@ class TasksCorpus(Corpus):
     def manifest(self) -> Mapping[str, Any]:
         text = json.dumps(self._tasks.manifest(), sort_keys=True, default=str)
         revision = f"sha256:{sha256_text(text)[:16]}"
-        return {"name": f"tasks:{self._source}", "revision": revision, "licence": "", "source": self._source}
+        return {"name": f"tasks:{self._source}", "revision": revision, "licence": self._licence, "source": self._source}
 
 
 class RunsCorpus(Corpus):
