@@ -163,7 +163,8 @@ class Evaluator(evaluators.Evaluator):
         if self.options.log is not None:
             with self.options.log.open("a") as stream:
                 stream.write(f"{request.source_sha256}\n")
-        right = re.search("return 'right'", request.source) is not None
+        texts = "".join([request.source, *request.package.values()])
+        right = re.search("return 'right'", texts) is not None
         stated = re.search(r"# speedup ([\d.]+)", request.source)
         speedup = float(stated[1]) if stated is not None else 1.5
         return Evaluation(

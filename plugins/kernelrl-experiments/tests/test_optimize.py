@@ -162,6 +162,19 @@ def test_a_given_kernel_that_no_reply_beats_is_the_best(optimize: Call, tmp_path
     assert found["replies"] == 6
 
 
+def test_a_function_of_a_package_is_improved_with_the_package_as_it_was(
+    optimize: Call, model: Model, tmp_path: Path
+) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src/own.py").write_text("def relu(x):\n    return 'right'\n")
+    (tmp_path / "src/mine.py").write_text("# speedup 9\nfrom own import relu\n\n\ndef fast(x):\n    return relu(x)\n")
+    given = ("src/mine.py", "--function", "fast", "--path", "src", "--name", "a")
+    found = json.loads(optimize(*given, "--json").stdout)
+    assert (found["best"]["given"], found["best"]["speedup"]) == (True, 9)
+    (tmp_path / "src/own.py").write_text("def relu(x):\n    return 'wrong'\n")
+    assert "it differs in package" in optimize(*given, code=2).stderr
+
+
 def test_a_suspect_is_never_the_best(optimize: Call, model: Model) -> None:
     model.replies = [reply(1, "wrong")] * 6
     found = json.loads(optimize("--json", code=1).stdout)

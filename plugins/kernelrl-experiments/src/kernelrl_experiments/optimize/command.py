@@ -23,7 +23,8 @@ from kernelrl_core.plugins.boundary import first_error
 from kernelrl_core.plugins.registry import Registry, registry
 from kernelrl_core.prompts.extraction import extract_file
 from kernelrl_core.runs.directory import RunDir, find_run
-from kernelrl_core.sources.kernel_files import read_kernel
+from kernelrl_core.sources.kernel_files import KernelReader
+from kernelrl_core.sources.packages import imported_texts
 from kernelrl_core.storage import disk_error, write_atomically
 from kernelrl_core.tasks.lookup import find_task, source_for
 from kernelrl_core.training.continuation import run_recipe
@@ -50,6 +51,8 @@ _METHODS = ("refine", "best_of_n", "beam", "islands")
 @click.option("--model", "-m", help="Name of the model at the endpoint.")
 @click.option("--base-url", help="URL of an API that speaks OpenAI's protocol, up to and including /v1.")
 @click.option("--backend", "-b", help="Kernel language, such as cpp. Default: that of KERNEL, or of the recipe.")
+@click.option("--function", default="", metavar="NAME", help="KERNEL is this function or class of its file.")
+@click.option("--path", "package", default="", metavar="DIR", help="Directory of your package, for KERNEL and replies.")
 @click.option("--recipe", "-r", default="optimize", show_default=True, help="Recipe of the search.")
 @click.option("--method", type=click.Choice(_METHODS), help="What replies continue from. Default: that of the recipe.")
 @click.option("--rounds", type=click.IntRange(min=1), help="Rounds, at most. Default: 8.")
@@ -77,7 +80,8 @@ def command(
 ) -> None:
     """Improve KERNEL for TASK with a language model, or write one if KERNEL is not given.
 
-    TASK and KERNEL are those of 'kernelrl check'; a wrong KERNEL is repaired first. Each round samples replies that
+    TASK and KERNEL are those of 'kernelrl check'; a wrong KERNEL is repaired first. With --path, replies can import
+    everything in the package, also a finished kernel. Each round samples replies that
     continue from the best kernels so far, with their measured times, and evaluates them as 'check' does. All attempts
     are in a run directory. The same command, or --resume RUN, continues an interrupted search, and a finished one with
     higher limits. KEY=VALUE override recipe keys.
@@ -151,9 +155,11 @@ def _new(
     if len(arguments) > 2:
         raise UsageError(f"one task and one kernel are searched for, not also {arguments[2]}")
     task_name, *kernels = arguments
-    kernel = read_kernel(kernels[0]) if kernels else ""
+    reader = KernelReader.opened(options["function"], options["package"])
+    kernel = reader.read(kernels[0]) if kernels else ""
     keys = [override.partition("=")[0] for override in overrides]
-    if kernel and not any(key.startswith("backend") for key in keys) and (found := find_backends(kernel, registry)):
+    texts = "\n".join([kernel, *imported_texts(kernel, reader.package)])
+    if kernel and not any(key.startswith("backend") for key in keys) and (found := find_backends(texts, registry)):
         overrides += (f"backend.use={found[0]}",)
     if options["base_url"] is not None and "policy.api_key_env" not in keys and not os.environ.get("OPENAI_API_KEY"):
         overrides += ("policy.api_key_env=null",)
@@ -168,7 +174,7 @@ def _new(
         _require_kernel(kernel, kernels[0], loaded, registry)
     place = str(Path(task_name).absolute()) if Path(task_name).is_file() else task_name
     limits = _limits(options, Limits())
-    return Job(loaded, registry, task, place, kernel, kernels[0] if kernels else "", limits)
+    return Job(loaded, registry, task, place, kernel, kernels[0] if kernels else "", limits, reader.package)
 
 
 def _resumed(path: Path, overrides: tuple[str, ...], options: dict[str, Any], registry: Registry) -> Job:
@@ -179,7 +185,8 @@ def _resumed(path: Path, overrides: tuple[str, ...], options: dict[str, Any], re
     source = source_for(own["task"], loaded.recipe.tasks, registry)
     task = find_task(own["task"], registry=registry, source=source)
     limits = _limits(options, Limits(**own["limits"]))
-    return Job(loaded, registry, task, own["task"], own["kernel"], own["kernel_name"], limits)
+    package = own.get("package", {})
+    return Job(loaded, registry, task, own["task"], own["kernel"], own["kernel_name"], limits, package)
 
 
 def _require_kernel(text: str, name: str, loaded: LoadedRecipe, registry: Registry) -> None:

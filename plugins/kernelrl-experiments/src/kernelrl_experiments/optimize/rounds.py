@@ -82,6 +82,7 @@ async def optimize(run: RunDir, job: Job, console: Console) -> Found:
             console.say(f"kernels are not timed here: {untimed}; the search ends with the first correct kernel")
         console.say(f"preparing policy {recipe.policy.use!r} and evaluator {recipe.evaluator.use!r}")
         async with open_session(recipe, job.registry, secret=run.secret(), run_dir=None, say=console.say) as session:
+            session.environment.evaluator.package = job.package
             rounds = _Rounds(run, job, session, journal, console, untimed)
             stopped_by, number = await rounds.work()
             budget = rounds.budget

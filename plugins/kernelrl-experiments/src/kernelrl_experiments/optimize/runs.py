@@ -59,6 +59,8 @@ class Job:
     kernel_name: str
     """Name of its file, for messages."""
     limits: Limits
+    package: Mapping[str, str] = attrs.field(factory=dict)
+    """Files of the user's package, as they were when the search began; see `EvaluationRequest.package`."""
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -69,6 +71,7 @@ class Job:
             "kernel": self.kernel,
             "kernel_name": self.kernel_name,
             "limits": attrs.asdict(self.limits),
+            "package": dict(self.package),
         }
 
 
@@ -76,7 +79,8 @@ def default_path(job: Job) -> Path:
     """Run directory of a search. Equal arguments give an equal name, whatever the limits are."""
     recipe = _without(job.loaded.resolved, _PRIVATE_KEYS)
     retriever = retriever_identity(job.loaded.recipe, job.registry)
-    identity = sha256_text(dumps([recipe, job.task.sha256, sha256_text(job.kernel), retriever]))
+    package = [dict(job.package)] if job.package else []
+    identity = sha256_text(dumps([recipe, job.task.sha256, sha256_text(job.kernel), retriever, *package]))
     name = re.sub(r"\W+", "_", job.task.id.rpartition("/")[2])[:40]
     return Path("runs") / f"optimize-{name}-{identity[:8]}"
 
@@ -97,7 +101,7 @@ def open_run(path: Path, job: Job, overrides: Sequence[str]) -> RunDir:
     own = read_arguments(run)
     saved = run_recipe(run, job.registry).resolved
     changed = differences(_without(saved, _PRIVATE_KEYS), _without(job.loaded.resolved, _PRIVATE_KEYS))
-    changed += [key for key in ("task_sha256", "kernel") if own[key] != job.arguments[key]]
+    changed += [key for key in ("task_sha256", "kernel", "package") if own.get(key) != job.arguments[key]]
     if changed:
         raise UsageError(
             f"run {path} is another search; it differs in {', '.join(changed)}",
