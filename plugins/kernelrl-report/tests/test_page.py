@@ -35,6 +35,55 @@ def test_the_overview_has_curves_and_outcomes(make_run: Make, open_report: Open)
     assert view.page.url.endswith("#/samples?set=train&step=1")
 
 
+def falling(step: int) -> dict[str, Any]:
+    correct = 0.6 if step < 4 else 0.05
+    return metrics_row(step, **{"kernel/correct_rate": correct, "kernel/compile_rate": correct, "optim/lr": 0.01})
+
+
+def test_the_overview_begins_with_the_verdict_and_folds_flat_charts(make_run: Make, open_report: Open) -> None:
+    view = open_report(make_run(metrics=[falling(step) for step in range(8)]))
+    assert view.text("h1") == "The policy collapsed: correct kernels fell from 60 % at step 0 to 5 %."
+    assert "correct kernels: 60 % → 5 %" in view.text(".verdict-of-run")
+    titles = view.page.locator(".chart figcaption").all_inner_texts()
+    assert titles[0] == "Training tasks"
+    assert "Learning rate" not in titles
+    view.page.locator("summary", has_text="without a change").click()
+    view.page.locator("figcaption", has_text="Learning rate").wait_for()
+
+
+def test_a_chart_names_its_axes_and_has_last_and_peak(make_run: Make, open_report: Open) -> None:
+    view = open_report(make_run(metrics=[falling(step) for step in range(8)]))
+    chart = view.page.locator(".chart", has_text="Training tasks")
+    chart.locator("svg[viewBox^='0 0 ']").last.wait_for()
+    assert {"share in %", "step"} <= set(chart.locator("text.tick").all_text_contents())
+    # Equal curves are one.
+    (legend,) = chart.locator(".legend li").all_inner_texts()
+    assert legend.split("\n") == ["correct = built", "last 5 %", "peak 60 % at 0"]
+    chart.locator("summary", has_text="definition").click()
+    assert "share of i with o_i = `correct`" in chart.inner_text()
+
+
+@pytest.mark.parametrize("width", [420, 900, 1600])
+def test_every_page_fits_into_the_window(make_run: Make, open_report: Open, width: int) -> None:
+    view = open_report(make_run(metrics=[falling(step) for step in range(8)]))
+    view.page.set_viewport_size({"width": width, "height": 900})
+    for fragment in (
+        "#/",
+        "#/samples",
+        "#/tasks",
+        "#/best",
+        "#/suspects",
+        "#/held-out",
+        "#/episode/train/0.0.0?turn=0",
+    ):
+        view.go(fragment)
+        overflow = view.page.evaluate("document.documentElement.scrollWidth - innerWidth")
+        assert (fragment, overflow) == (fragment, 0)
+    for box in [link.bounding_box() for link in view.page.locator("nav a").all()]:
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= width
+
+
 def test_turns_are_side_by_side_with_the_change_of_the_kernel(make_run: Make, open_report: Open) -> None:
     view = open_report(make_run(), "#/episode/train/0.0.0?turn=1")
     first, second = (view.page.locator(f"#turn-{turn}") for turn in (0, 1))

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import attrs
+
+from kernelrl_core.api.monitoring import Alarms
 from kernelrl_core.api.runs import JournalReader, RunDir, needs_review, result_rows, summary
+from kernelrl_report.charts import charts, definitions
+from kernelrl_report.verdict import verdict
 
 __all__ = ["FIELDS", "RunIndex"]
 
@@ -32,7 +37,7 @@ FIELDS = (
 """Fields of a record, in order. `task` and `rules` are indices into `RunIndex.tasks` and `RunIndex.rules`; `evidence`
 lists the findings of samples to review; `parents` are the turns that an attempt of a search continues from."""
 
-_ADVANTAGE, _EXCLUDED = FIELDS.index("advantage"), FIELDS.index("excluded")
+_ADVANTAGE, _EXCLUDED, _EVIDENCE = (FIELDS.index(name) for name in ("advantage", "excluded", "evidence"))
 _EVIDENCE_LENGTH = 300
 
 EpisodeKey = tuple[int, int, int, int]
@@ -64,6 +69,10 @@ class RunIndex:
         self._rule_numbers: dict[str, int] = {}
         self._credits: dict[str, Mapping[str, Any]] = {}
         self._facts: dict[str, Any] | None = None
+        self._charts: list[dict[str, Any]] = []
+        self._alarms, self._alarm_lines = Alarms(), list[tuple[int, str]]()
+        self._judged: tuple[str, str, int, int] | None = None
+        self._verdict: dict[str, Any] = {}
         names = ("samples", "eval_samples", "credits", "metrics")
         self._journals = {name: JournalReader(run.journal_path(name)) for name in names}
 
@@ -84,7 +93,9 @@ class RunIndex:
             if number is not None:
                 _credit(self.records[number], row)
                 self.changes.append(number)
-        self.metrics += (row for _, row in self._journals["metrics"].new_rows())
+        for _, row in self._journals["metrics"].new_rows():
+            self.metrics.append(row)
+            self._alarm_lines += [(row["step"], line) for line in self._alarms.after(row)]
 
     def rows(self, key: EpisodeKey) -> list[dict[str, Any]]:
         """The rows of an episode, in the order of its turns.
@@ -116,6 +127,7 @@ class RunIndex:
             "rules": self.rules if changed else None,
             "metrics_count": len(self.metrics),
             "metrics": {name: [row.get(name) for row in rows] for name in names},
+            "definitions": definitions(names),
             **self._result(),
         }
 
@@ -123,10 +135,17 @@ class RunIndex:
         # Computed again with every step only: `summary` reads all metrics.
         if self._facts is None or self._facts["steps"] != len(self.metrics):
             self._facts = summary(self.run)
+            self._charts = charts(self.metrics)
         state, error = self.run.state()
         progress = self.run.progress() if state == "running" else None
         facts = {**self._facts, "state": state, "error": error or None, "progress": progress}
-        return {"state": state, "facts": result_rows(facts)[2:]}
+        suspects = sum(record[_EVIDENCE] is not None for record in self.records)
+        judged = (state, error, len(self.metrics), suspects)
+        if self._judged != judged:
+            found = verdict(state, error, self.metrics, alarms=self._alarm_lines, suspects=suspects)
+            self._judged, self._verdict = judged, attrs.asdict(found)
+        shown = {"verdict": self._verdict, "charts": self._charts}
+        return {"state": state, "facts": result_rows(facts)[2:], **shown}
 
     def _add(self, held_out: int, offset: int, row: Mapping[str, Any]) -> None:
         place = (held_out, row["step"], row["task_index"], row["attempt"], row["turn"])

@@ -7,7 +7,7 @@ const OUTCOMES = ['correct', 'incorrect', 'compile_error', 'runtime_error', 'tim
 
 const store = {
   run: '', state: '', facts: [], records: [], tasks: [], rules: [], metrics: {}, metricsCount: 0,
-  position: 0, identity: 0, withoutText: 0, version: 0,
+  position: 0, identity: 0, withoutText: 0, version: 0, verdict: null, charts: [], definitions: {},
 };
 const places = new Map();
 let firstShared = [];
@@ -52,8 +52,9 @@ function take(found) {
   Object.assign(store, {
     run: found.run, state: found.state, facts: found.facts, metricsCount: found.metrics_count,
     position: found.position, identity: found.identity || 0, recipe: found.recipe,
-    withoutText: found.without_text || 0,
+    withoutText: found.without_text || 0, verdict: found.verdict, charts: found.charts,
   });
+  Object.assign(store.definitions, found.definitions);
   if (found.records.length || Object.keys(found.metrics).length) store.version += 1;
 }
 

@@ -1,26 +1,27 @@
 // The pages of a run: overview, samples, tasks, held-out evaluations, best kernels, suspects.
 
-const RATES = /rate|frac|share|pass@|fast_|verdict\//;
-const CURVES = [
-  ['Score', [['mean', 'reward/mean'], ['max', 'reward/max']]],
-  ['Training tasks', [['correct', 'kernel/correct_rate'], ['compiled', 'kernel/compile_rate'], ['format', 'kernel/format_rate']]],
-  ['Correct by turn', [0, 1, 2, 3].map((turn) => [`turn ${turn}`, `multiturn/turn_${turn}/correct_rate`])],
-  ['Best speedup of an episode', [['mean', 'multiturn/best_speedup_mean'], ['max', 'multiturn/best_speedup_max']]],
-  ['Hacks and suspects', [['hacks', 'kernel/cheat_rate'], ['suspects', 'verdict/suspect']]],
-  ['Groups without a learning signal', [['share', 'uniform_group_frac']]],
-  ['Reply length in tokens', [['mean', 'tokens/reply_mean'], ['max', 'tokens/reply_max']]],
-  ['Loss', [['loss', 'train/loss']]],
-  ['Entropy', [['entropy', 'train/entropy']]],
-  ['KL', [['KL', 'train/kl']]],
-  ['Gradient norm', [['norm', 'train/grad_norm']]],
-  ['Seconds per step', [['all', 'time/total'], ['rollout', 'time/rollout'], ['training', 'time/train']]],
-];
+const HELD_OUT_CHART = 'Held-out tasks';
 
-function curve(title, names) {
-  const steps = store.metrics.step || [];
-  const series = names.filter(([, name]) => (store.metrics[name] || []).some((value) => value !== null))
-    .map(([label, name]) => ({ name: label, values: store.metrics[name] }));
-  return series.length && steps.length ? chart(title, steps, series, { share: names.every(([, name]) => RATES.test(name)) }) : null;
+function about(names) {
+  return names.filter((name) => store.definitions[name]).map((name) => {
+    const [meaning, formula, unit, good] = store.definitions[name];
+    return `${name}: ${meaning}. Formula: ${formula}. Unit: ${unit}. Good: ${good}.`;
+  });
+}
+
+function curves({ title, curves: named, share, unit }) {
+  // A finding is absent from the steps without it.
+  const valuesOf = (name) => (name.startsWith('finding/') ? store.metrics[name].map((value) => value ?? 0) : store.metrics[name]);
+  const series = named.map(([label, name]) => ({ name: label, values: valuesOf(name) }));
+  return chart(title, store.metrics.step, series, { share, unit, about: about(named.map(([, name]) => name)) });
+}
+
+const drawChart = (one) => (one.title === HELD_OUT_CHART ? heldOutCurve() : curves(one));
+
+// A metric that the user has chosen.
+function chosenCurve(name) {
+  const [, , unit] = store.definitions[name] || ['', '', ''];
+  return curves({ title: name, curves: [[name, name]], share: unit === 'share', unit });
 }
 
 // Held-out evaluations are between the steps: the first is before training.
@@ -29,7 +30,8 @@ function heldOutCurve() {
   const line = (name, chosen) => ({ name, values: evaluations.map(([, members]) => solvedShare(members.filter(chosen))) });
   const series = [line('correct', () => true)];
   if (evaluations.some(([, members]) => members.some((record) => record.turn))) series.push(line('first turn', (record) => record.turn === 0));
-  return evaluations.length ? chart('Held-out tasks', evaluations.map(([step]) => step), series, { share: true, set: 'held-out' }) : null;
+  const options = { share: true, unit: 'episodes with a correct turn', set: 'held-out', axis: 'updates before the evaluation', about: about(['eval/pass@1']) };
+  return evaluations.length ? chart(HELD_OUT_CHART, evaluations.map(([step]) => step), series, options) : null;
 }
 
 function overview(parts, query) {
@@ -41,31 +43,46 @@ function overview(parts, query) {
   const repaired = [...grouped(store.records, (record) => record.key).values()]
     .filter((turns) => turns.length > 1 && turns.some((one) => one.turn === 0 && one.outcome !== 'correct') && turns.some(isBestCandidate))
     .map((turns) => best(turns.filter(isBestCandidate))).sort((a, b) => merit(b) - merit(a));
-  const card = (title, link, count, note, members) => h('section', { class: 'card' },
+  const card = (title, link, count, note, members) => count > 0 && h('section', { class: 'card' },
     h('h3', null, h('a', { href: link }, title), h('b', null, number(count))), h('p', { class: 'muted' }, note),
     h('ul', null, members.slice(0, 3).map((record) => h('li', null, h('a', { class: 'row', href: episodeLink(record) },
       outcomeMark(record.outcome), h('span', { class: 'name' }, taskName(record)),
       h('b', null, record.speedup === null ? number(record.score) : times(record.speedup)))))));
   const add = h('input', { type: 'search', list: 'metric-names', placeholder: 'add a metric …', 'aria-label': 'add a metric',
     onchange: (event) => { if (store.metrics[event.target.value]) location.hash = `#/?m=${encoded([...extra, event.target.value].join(','))}`; } });
-  return h('div', null,
-    h('div', { class: 'facts' }, store.facts.map(([name, value]) => h('div', null, h('small', null, name), h('span', null, value.replaceAll('->', '→'))))),
+  const changed = store.charts.filter((one) => one.changed);
+  const flat = store.charts.filter((one) => !one.changed);
+  const held = !store.charts.some((one) => one.title === HELD_OUT_CHART) && heldOutCurve();
+  return h('div', null, store.metricsCount || !searches.length ? verdictView() : null, searches.slice(0, 4).map(attemptTree),
     store.withoutText ? h('p', { class: 'notice' }, `${number(store.withoutText)} of ${plural(store.records.length, 'sample')} are listed without their texts (--max-mb).`) : null,
     store.records.length ? null : h('p', { class: 'empty' }, 'This run has no samples yet.'),
+    train.length ? outcomeChart(train) : null,
+    h('div', { class: 'charts' }, extra.map(chosenCurve), changed.map(drawChart), held),
+    flat.length ? fold(`${plural(flat.length, 'chart')} without a change: ${flat.map((one) => one.title).join(', ')}`,
+      () => h('div', { class: 'charts' }, flat.map(drawChart)), !changed.length) : null,
+    store.metricsCount ? h('p', null, add, h('datalist', { id: 'metric-names' }, Object.keys(store.metrics).map((name) => h('option', { value: name })))) : null,
     h('div', { class: 'cards' },
       card('Best kernels', '#/best', good.length, 'the best correct and clean kernel of each task', good),
       card('Repaired by feedback', '#/samples?repaired=1', repaired.length, 'episodes whose first turn failed and a later one is correct', repaired),
       card('Suspects', '#/suspects', reviews.length, 'samples that a person should review', reviews)),
-    searches.slice(0, 4).map(attemptTree),
-    train.length ? outcomeChart(train) : null,
-    h('div', { class: 'charts' }, CURVES.slice(0, 2).map(([title, names]) => curve(title, names)), heldOutCurve(),
-      CURVES.slice(2).map(([title, names]) => curve(title, names)), extra.map((name) => curve(name, [[name, name]]))),
-    store.metricsCount ? h('p', null, add, h('datalist', { id: 'metric-names' }, Object.keys(store.metrics).map((name) => h('option', { value: name })))) : null,
+    h('section', null, h('h3', null, 'Facts'),
+      h('dl', { class: 'facts' }, store.facts.map(([name, value]) => h('div', null, h('dt', null, name.startsWith(' ') ? `time: ${name.trim()}` : name), h('dd', null, value.replaceAll('->', '→')))))),
     fold('Recipe', () => {
       const body = h('div', null);
       loadRecipe().then((text) => body.append(code(plainLines(text || ''))));
       return body;
     }));
+}
+
+// The headline, and what rose, what fell and what to look at.
+function verdictView() {
+  const { headline, tone, rose, fell, look } = store.verdict;
+  const changes = (title, sign, list) => list.length > 0 && h('section', null, h('h3', null, title),
+    h('ul', null, list.map(([text, good]) => h('li', { class: good > 0 ? 'better' : good < 0 ? 'worse' : '' }, `${sign} ${text}`))));
+  return h('section', { class: `verdict-of-run t-${tone}` }, h('h1', null, headline),
+    h('div', { class: 'columns' }, changes('What rose', '↑', rose), changes('What fell', '↓', fell),
+      look.length > 0 && h('section', null, h('h3', null, 'What to look at'),
+        h('ul', null, look.map(({ text, link }) => h('li', null, link ? h('a', { href: link }, text) : text))))));
 }
 
 function bestKernels() {
