@@ -141,3 +141,8 @@ def test_a_full_disk_is_named_and_nothing_is_left(kernelrl: Run, tmp_path: Path)
         "kernelrl: more: kernelrl explain storage",
     ]
     assert not [path for path in tmp_path.iterdir() if "out" in path.name]
+
+
+def test_tasks_of_a_recipe_become_harbor_folders(kernelrl: Run, tmp_path: Path) -> None:
+    shown = json.loads(kernelrl("export", "small.yaml", "--as", "harbor", "--output", "folders", "--json").stdout)
+    assert shown["tasks"] == len(list((tmp_path / "folders").iterdir())) > 0

@@ -41,6 +41,7 @@ __all__ = [
     "read_recipe",
     "recipe_of",
     "score_reply",
+    "score_reply_to",
     "shared",
     "shared_environment",
     "turn_metrics",
@@ -180,11 +181,19 @@ async def score_reply(text: str, task_id: str, reply: str, *, thinking: str | No
         LookupFailed: the recipe has no such task.
         InfrastructureError: the evaluation failed, which says nothing about the reply.
     """
-    environment = await shared_environment(text)
     tasks = _tasks(text)
     if task_id not in tasks:
         raise LookupFailed(f"the recipe has no task {task_id!r}; {suggestion(task_id, tasks)}")
-    task = tasks[task_id]
+    return await score_reply_to(text, tasks[task_id], reply, thinking=thinking, index=index)
+
+
+async def score_reply_to(text: str, task: Task, reply: str, *, thinking: str | None = None, index: int = 0) -> Turn:
+    """`score_reply` for a task that need not be one of the recipe's.
+
+    Raises:
+        InfrastructureError: the evaluation failed, which says nothing about the reply.
+    """
+    environment = await shared_environment(text)
     prompt = estimated_prompt(environment.composer.messages(task))
     sampled = Reply(reply, (), (), "stop", thinking)
     turn = await environment.evaluate_reply(SampleId(0, index, 0, 0), task, prompt, sampled, seconds={})

@@ -1,0 +1,118 @@
+"""Harbor folders: their files, and the verifier that they call."""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kernelrl_adapters.harbor import harbor_tasks, main, write_harbor_task
+from kernelrl_adapters.shared import read_recipe
+from kernelrl_core.api.errors import InfrastructureError
+
+KERNEL = "class ModelNew:\n    def forward(self, x):\n        return {!r}\n"
+RIGHT, WRONG = KERNEL.format("right"), KERNEL.format("wrong")
+Judged = Callable[[str], dict[str, Any]]
+
+
+@pytest.fixture
+def folder(fake_recipe: str, tmp_path: Path) -> Path:
+    text = read_recipe(fake_recipe)
+    task = next(iter(harbor_tasks(text, held_out=False)))
+    made = tmp_path / task.name
+    made.mkdir()
+    write_harbor_task(task, text, made, image="kernelrl", gpus=2)
+    return made
+
+
+def judge(folder: Path, kernel: Path) -> int:
+    output = folder.parent / "logs"
+    return main(["--task", str(folder / "tests"), "--kernel", str(kernel), "--output", str(output)])
+
+
+@pytest.fixture
+def judged(folder: Path) -> Judged:
+    def run(source: str) -> dict[str, Any]:
+        kernel = folder.parent / "kernel.py"
+        kernel.write_text(source)
+        assert judge(folder, kernel) == 0
+        found: dict[str, Any] = json.loads((folder.parent / "logs/reward.json").read_text())
+        return found
+
+    return run
+
+
+def test_a_folder_has_the_files_of_the_format(folder: Path) -> None:
+    assert folder.name == "fake-train-0"
+    files = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    verifier = {"Dockerfile", "recipe.json", "task.json", "test.sh"}
+    assert files >= {"task.toml", "instruction.md", "environment/Dockerfile", *(f"tests/{name}" for name in verifier)}
+    assert os.access(folder / "tests/test.sh", os.X_OK)
+    settings = tomllib.loads((folder / "task.toml").read_text())
+    assert settings["task"]["name"] == "kernelrl/fake-train-0"
+    assert settings["environment"]["gpus"] == settings["verifier"]["environment"]["gpus"] == 2
+
+
+def test_the_agent_gets_the_prompt_and_nothing_of_the_verifier(folder: Path) -> None:
+    assert "# train" in (folder / "instruction.md").read_text()
+    assert "/workspace/kernel.py" in (folder / "instruction.md").read_text()
+    assert "COPY" not in (folder / "environment/Dockerfile").read_text()
+    assert tomllib.loads((folder / "task.toml").read_text())["verifier"]["environment_mode"] == "separate"
+
+
+def test_the_reward_is_the_score_with_its_parts(judged: Judged) -> None:
+    found = judged(RIGHT)
+    assert found["reward"] == found["reward/correct"] == 0.7
+    assert found["correct"] == 1.0
+
+
+def test_every_value_of_the_reward_is_a_number(judged: Judged) -> None:
+    assert {type(value) for value in judged(WRONG).values()} == {float}
+
+
+def test_the_verdict_names_outcome_and_findings(judged: Judged, folder: Path) -> None:
+    judged(WRONG)
+    verdict = json.loads((folder.parent / "logs/verdict.json").read_text())
+    assert verdict["outcome"] == "incorrect"
+    assert verdict["findings"] == []
+
+
+def test_a_kernel_with_a_fence_in_a_string_is_read_whole(judged: Judged) -> None:
+    assert judged(f'"""\n```python\npass\n```\n"""\n{RIGHT}')["reward"] == 0.7
+
+
+@pytest.mark.parametrize("kind", ["missing", "directory", "link", "huge"])
+def test_what_is_no_source_gets_the_reward_of_a_reply_without_code(folder: Path, kind: str) -> None:
+    kernel = folder.parent / "kernel.py"
+    if kind == "directory":
+        kernel.mkdir()
+    elif kind == "link":
+        kernel.symlink_to(folder / "tests/task.json")
+    elif kind == "huge":
+        kernel.write_text(RIGHT + "#" * 1_000_000)
+    assert judge(folder, kernel) == 0
+    assert json.loads((folder.parent / "logs/verdict.json").read_text())["outcome"] == "format_error"
+
+
+def test_a_machine_that_cannot_judge_gives_no_reward(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import kernelrl_fake
+
+    async def evaluate(self: Any, request: Any) -> Any:
+        raise InfrastructureError("planted")
+
+    monkeypatch.setattr(kernelrl_fake.Evaluator, "evaluate", evaluate)
+    kernel = folder.parent / "kernel.py"
+    kernel.write_text(KERNEL.format("another"))
+    assert judge(folder, kernel) == 1
+    assert not (folder.parent / "logs/reward.json").exists()
+
+
+def test_a_folder_of_another_kind_is_a_usage_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "tests").mkdir()
+    assert judge(tmp_path, tmp_path / "kernel.py") == 2
+    assert "is not the folder tests of an exported task" in capsys.readouterr().err
