@@ -195,6 +195,11 @@ def _overrides(words: tuple[str, ...], context: click.Context) -> str:
     return "; ".join(str(problem) for problem in problems if not MISSING.search(problem.message))
 
 
+def _changes(words: tuple[str, ...], context: click.Context) -> str:
+    """As `_overrides`; a key with several values makes several recipes."""
+    return "; ".join(filter(None, (_overrides((word,), context) for word in words)))
+
+
 def _options(key: str) -> Callable[[tuple[str, ...], click.Context], str]:
     """The check of overrides of a recipe, where --recipe names one, and else of options of the component at `key`."""
 
@@ -272,7 +277,7 @@ _CHECKS: dict[str, Callable[..., str]] = {
     "only": _hack,
     "overrides": _overrides,
     "recipes convert: overrides": _other_keys,
-    "changes": _overrides,
+    "changes": _changes,
     "settings": _options("tasks"),
     "options": _options("evaluator"),
     "task_and_kernels": _tasks_and_overrides,
@@ -280,5 +285,5 @@ _CHECKS: dict[str, Callable[..., str]] = {
     "explain: name": _explained,
 }
 """Name of a parameter, if necessary with its command -> the check of its value."""
-_WHOLE = (_overrides, _other_keys, _tasks_and_overrides, _explained, _CHECKS["settings"], _CHECKS["options"])
+_WHOLE = (_overrides, _changes, _other_keys, _tasks_and_overrides, _explained, _CHECKS["settings"], _CHECKS["options"])
 """Checks of all values of a parameter together."""

@@ -46,6 +46,7 @@ class Metric:
     formula: str
     """Its computation, in the symbols of `docs/metrics.md`; it names the estimator."""
     unit: str
+    """Unit of the value."""
     good: str
     """Good range, or the good direction over a run; `any` for a metric that only describes the step."""
     source: str

@@ -87,7 +87,7 @@ def test_a_kernel_with_a_fence_in_a_string_is_read_whole(judged: Judged) -> None
 
 
 @pytest.mark.parametrize("kind", ["missing", "directory", "link", "huge"])
-def test_what_is_no_source_gets_the_reward_of_a_reply_without_code(folder: Path, kind: str) -> None:
+def test_a_path_without_a_source_gets_the_reward_of_a_reply_without_code(folder: Path, kind: str) -> None:
     kernel = folder.parent / "kernel.py"
     if kind == "directory":
         kernel.mkdir()
