@@ -17,13 +17,13 @@ from kernelrl_core.types.evaluations import (
     EvaluationSettings,
     ExtensionBuild,
     Isolation,
-    Mismatch,
     Roofline,
     RuntimeStatistics,
     TaskDtypes,
     TimingFacts,
 )
 from kernelrl_core.types.hashes import sha256_text
+from kernelrl_core.types.mismatches import Cause, Mismatch, MismatchCause, WrongElement, describe_mismatch
 from kernelrl_core.types.outcomes import Finding, Outcome, Rule, Severity, Verdict
 from kernelrl_core.types.packages import package_problem
 from kernelrl_core.types.replies import EmbeddedSource, KernelFact, SourceFacts
@@ -36,6 +36,7 @@ __all__ = [
     "SERVICE_VARIABLE",
     "UNIX",
     "BuildStatus",
+    "Cause",
     "CompiledKernel",
     "DeviceKernel",
     "DeviceLease",
@@ -52,6 +53,7 @@ __all__ = [
     "Isolation",
     "KernelFact",
     "Mismatch",
+    "MismatchCause",
     "Outcome",
     "Roofline",
     "Rule",
@@ -63,8 +65,10 @@ __all__ = [
     "TaskDtypes",
     "TimingFacts",
     "Verdict",
+    "WrongElement",
     "audit_conditions",
     "audit_key",
+    "describe_mismatch",
     "from_json",
     "gpu_device_name",
     "lock_directory",

@@ -10,11 +10,11 @@ from kernelrl_core.types.evaluations import (
     Evaluation,
     EvaluationFacts,
     ExtensionBuild,
-    Mismatch,
     Roofline,
     TaskDtypes,
     TimingFacts,
 )
+from kernelrl_core.types.mismatches import Cause, Mismatch, MismatchCause, WrongElement, describe_mismatch
 from kernelrl_core.types.outcomes import Finding, Outcome, Severity, Verdict
 from kernelrl_core.types.replies import Candidate, Extraction
 from kernelrl_core.types.tasks import Task
@@ -24,6 +24,7 @@ from kernelrl_sources.error_text import clean_error
 __all__ = [
     "BuildStatus",
     "Candidate",
+    "Cause",
     "CompiledKernel",
     "DeviceKernel",
     "Evaluation",
@@ -34,6 +35,7 @@ __all__ = [
     "FeedbackConfig",
     "Finding",
     "Mismatch",
+    "MismatchCause",
     "Outcome",
     "Roofline",
     "SampleId",
@@ -44,5 +46,7 @@ __all__ = [
     "TimingFacts",
     "Turn",
     "Verdict",
+    "WrongElement",
     "clean_error",
+    "describe_mismatch",
 ]

@@ -23,7 +23,7 @@ from kernelrl_core.environment.kernel_check import (
     default_keys,
     open_check,
 )
-from kernelrl_core.environment.turn_text import VERDICTS, backend_note, headline, turn_lines, was_only_built
+from kernelrl_core.environment.turn_text import backend_note, headline, ratio_text, turn_lines, was_only_built
 from kernelrl_core.errors import ExitCode, MissingPrerequisite, UsageError
 from kernelrl_core.planning.load import merge_recipe
 from kernelrl_core.plugins.registry import registry
@@ -31,6 +31,8 @@ from kernelrl_core.sources.kernel_files import STANDARD_INPUT, skipped_files
 from kernelrl_core.types import Verdict
 
 _KEY_VALUE = re.compile(r"[A-Za-z_]\w*(\.\w+)*=")
+_SLOW_S = 20.0
+"""Time without a result after which a line reports it."""
 
 
 @click.command("check")
@@ -179,8 +181,10 @@ async def _show(options: CheckOptions, begin: float, *, as_json: bool) -> tuple[
         Whether there is more than one kernel, and the results.
     """
     results: list[CheckResult] = []
+    waiting = asyncio.create_task(_say_when_slow())
     async with open_check(options, registry(), _say) as check, contextlib.aclosing(check.results(begin)) as found:
         async for one in found:
+            waiting.cancel()
             if as_json:
                 print_json(one.row())
             else:
@@ -196,8 +200,16 @@ async def _show(options: CheckOptions, begin: float, *, as_json: bool) -> tuple[
 def _result_lines(one: CheckResult) -> list[str]:
     if one.checked is None:
         return [f"{_ending(one)}  {one.job.task.id}", *str(one.error).splitlines()]
-    checked = one.checked
-    return turn_lines(checked.turn, one.untimed, cached=checked.cached, settings=one.spec.settings)
+    checked, candidate = one.checked, one.checked.turn.candidate
+    # Lines of a kernel in a saved reply are not those of the file.
+    is_file = candidate is not None and candidate.source.rstrip() == one.job.text.rstrip()
+    return turn_lines(
+        checked.turn,
+        one.untimed,
+        cached=checked.cached,
+        settings=one.spec.settings,
+        name=one.job.name if is_file else "",
+    )
 
 
 def _watched_lines(one: CheckResult, former: CheckResult | None) -> list[str]:
@@ -212,8 +224,13 @@ def _watched_lines(one: CheckResult, former: CheckResult | None) -> list[str]:
     before = former.checked.turn.speedup if former.checked is not None else None
     now = one.checked.turn.speedup if one.checked is not None else None
     if before and now:
-        changes.append(f"speedup {before:.2f} before, {now:.2f} now ({now / before - 1:+.0%})")
+        changes.append(f"speedup {ratio_text(before)} before, {ratio_text(now)} now ({now / before - 1:+.0%})")
     return [*lines, f"change    {'; '.join(changes) or 'none'}"]
+
+
+async def _say_when_slow() -> None:
+    await asyncio.sleep(_SLOW_S)
+    _say("no result yet; the first builds on a machine precompile PyTorch's headers, once: 1 to 3 minutes each")
 
 
 def _say(line: str) -> None:
@@ -269,8 +286,8 @@ def _table(results: Sequence[CheckResult]) -> list[str]:
     rows = []
     for one in results:
         turn = one.checked.turn if one.checked is not None else None
-        speedup = "" if turn is None or turn.speedup is None else f"speedup {turn.speedup:.2f}"
-        found = "" if turn is None else VERDICTS[turn.verdict.value]
+        speedup = "" if turn is None or turn.speedup is None else f"speedup {ratio_text(turn.speedup)}"
+        found = "" if turn is None else turn.verdict.value
         task = [one.job.task.id] if n_tasks > 1 else []
         rows.append([one.job.name, *task, _outcome(one), found, speedup])
     turns = [one.checked.turn for one in results if one.checked is not None]

@@ -256,6 +256,7 @@ class CheckedKernel:
             "speedup": turn.speedup,
             "speedup_ci": described.get("speedup_ci") if turn.correct else None,
             "findings": [to_json(finding) for finding in turn.findings],
+            "mismatch": described.get("mismatch"),
             "message": turn.message,
             "isolation": described.get("isolation"),
             "provenance": described.get("provenance", {}),

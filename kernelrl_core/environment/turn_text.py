@@ -9,11 +9,15 @@ from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.recipe.evaluation_spec import EvaluationSpec
 from kernelrl_core.types import Evaluation, EvaluationSettings, Turn, Verdict
 
-__all__ = ["VERDICTS", "backend_note", "headline", "turn_lines", "was_only_built"]
+__all__ = ["backend_note", "headline", "ratio_text", "turn_lines", "was_only_built"]
 
 _MAX_LEVEL = 4
 """Highest `Isolation.level`."""
-VERDICTS = {"clean": "no hack found", "suspect": "suspect", "hack": "hack found"}
+_BUSY_SHARE = 0.1
+"""Share of the time of timed calls that other programs take, above which the result has a warning."""
+_CANDIDATE_FILE = "candidate.py"
+"""Name of a kernel in messages of the evaluator."""
+_VERDICTS = {"clean": "", "suspect": "suspect", "hack": "hack found"}
 """Verdict -> its words in the first line."""
 
 
@@ -31,7 +35,7 @@ def headline(turn: Turn) -> str:
     if turn.correct and turn.verdict is Verdict.SUSPECT:
         return "suspect; correct in the trials"
     outcome = "not executed" if was_only_built(turn) else turn.outcome.value
-    return f"{outcome}; {VERDICTS[turn.verdict.value]}"
+    return "; ".join(filter(None, (outcome, _VERDICTS[turn.verdict.value])))
 
 
 def was_only_built(turn: Turn) -> bool:
@@ -40,13 +44,18 @@ def was_only_built(turn: Turn) -> bool:
 
 
 def _speed(evaluation: Evaluation, speedup: float) -> str:
-    text = f"{speedup:.2f}"
+    text = ratio_text(speedup)
     if evaluation.speedup_ci is not None:
         low, high = evaluation.speedup_ci
-        text += f" ({low:.2f} to {high:.2f})"
+        text += f" ({ratio_text(low)} to {ratio_text(high)})"
     if evaluation.runtime is not None and evaluation.baseline is not None:
         text += f": {evaluation.runtime.median_us:.1f} us against {evaluation.baseline.median_us:.1f} us"
     return text
+
+
+def ratio_text(value: float) -> str:
+    """A speedup with two digits at least."""
+    return f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
 
 
 def _first_line(evaluation: Evaluation) -> str:
@@ -62,9 +71,18 @@ def _dtypes(evaluation: Evaluation) -> str:
 
 
 def turn_lines(
-    turn: Turn, why_untimed: str = "", *, cached: bool = False, settings: EvaluationSettings | None = None
+    turn: Turn,
+    why_untimed: str = "",
+    *,
+    cached: bool = False,
+    settings: EvaluationSettings | None = None,
+    name: str = "",
 ) -> list[str]:
-    """Outcome, verdict, speedup, findings and message of a turn in words."""
+    """Outcome, verdict, speedup, findings and message of a turn in words.
+
+    Args:
+        name: file of the kernel, for lines of it that the message names; empty: the message stays as it is.
+    """
     evaluation = turn.evaluation
     lines = [f"{headline(turn)}  {turn.task.id}"]
     findings = [
@@ -72,25 +90,29 @@ def turn_lines(
         for found in turn.findings
     ]
     shown = {found.evidence for found in turn.findings}
-    message = [line for line in turn.message.splitlines() if line not in shown]
+    own_message = turn.message.replace(f"{_CANDIDATE_FILE}:", f"{name}:") if name else turn.message
+    message = [line for line in own_message.splitlines() if line not in shown]
     if any(line.startswith("fix: ") for line in message):
         message.append(more("infrastructure"))
     if evaluation is None:
         return [*lines, *findings, *message]
     isolation = evaluation.isolation
     missing = ", ".join(isolation.missing)
-    sandbox = f"sandbox   level {isolation.level}/{_MAX_LEVEL}"
-    sandbox += f"; no {missing} (see 'kernelrl doctor')" if missing else ""
+    level = f"level {isolation.level}/{_MAX_LEVEL}"
+    sandbox = [f"sandbox   {level}; no {missing} (see 'kernelrl doctor')"] if missing else []
     if was_only_built(turn):
         backend = turn.candidate.backend if turn.candidate else ""
         fix = [f"fix: use a machine with a GPU for backend {backend}", more("gpu")] if backend else []
-        return [*lines, *message, *fix, sandbox, *findings]
+        return [*lines, *message, *fix, *sandbox, *findings]
     if evaluation.compiled:
         lines.append(f"trials    {evaluation.tests_passed} of {evaluation.tests_total} passed")
     if dtypes := _dtypes(evaluation):
         lines.append(f"dtypes    {dtypes}")
     if turn.speedup is not None:
         lines.append(f"speedup   {_speed(evaluation, turn.speedup)}")
+        if (timing := evaluation.facts.timing) is not None and timing.waiting_share >= _BUSY_SHARE:
+            percent = f"{100 * timing.waiting_share:.0f} %"
+            lines.append(f"load      other programs had the processors {percent} of the time, which does not count")
     elif turn.correct:
         lines.append(f"speedup   not measured: {why_no_speedup(turn, why_untimed)}")
     if evaluation.outcome is not turn.outcome:
@@ -103,4 +125,4 @@ def turn_lines(
         lines.append(f"limits    {limits}{slow}")
     if cached:
         lines.append("cached    this is the result of an earlier check with the same seed")
-    return [*lines, sandbox, *findings, *message]
+    return [*lines, *sandbox, *findings, *message]

@@ -21,6 +21,7 @@ from kernelrl_core.recipe.blocks import block_at, blocks
 from kernelrl_core.recipe.explanations import Metric, metric_groups, metric_of, problems, synonyms
 from kernelrl_core.recipe.field_docs import FieldDescription, describe_fields, field_docs
 from kernelrl_core.recipe.schema import Recipe
+from kernelrl_core.types.mismatches import Cause
 from kernelrl_core.types.outcomes import CHECKER_FAILED_RULE, Outcome, Rule, Severity, Verdict
 
 __all__ = ["Explanation", "default_rules", "evaluator_rules", "explain"]
@@ -246,12 +247,17 @@ def default_rules(registry: Registry, name: str) -> list[Rule]:
 
 
 def _words() -> Iterator[Explanation]:
-    """The words for the result of an evaluation."""
+    """The words for the result of an evaluation. The outcome `incorrect` lists the causes of wrong values."""
+    causes = field_docs(Cause)
+    listed = "\n".join(f"- {cause.value}: {causes[cause.name]}" for cause in Cause)
     for what, cls in (("outcome", Outcome), ("severity of a finding", Severity), ("verdict", Verdict)):
         docs = field_docs(cls)
         for member in cls:
             source = f"{cls.__module__}:{cls.__name__}"
-            yield Explanation(member.value, what, docs.get(member.name, ""), source)
+            text = docs.get(member.name, "")
+            if member is Outcome.INCORRECT:
+                text = f"{text}\nThe message names a likely cause where the output shows one:\n{listed}"
+            yield Explanation(member.value, what, text, source)
 
 
 def _problems() -> Iterator[Explanation]:

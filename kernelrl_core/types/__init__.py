@@ -18,13 +18,13 @@ from kernelrl_core.types.evaluations import (
     EvaluationSettings,
     ExtensionBuild,
     Isolation,
-    Mismatch,
     Roofline,
     RuntimeStatistics,
     TaskDtypes,
     TimingFacts,
 )
 from kernelrl_core.types.hashes import sha256_text
+from kernelrl_core.types.mismatches import Cause, Mismatch, MismatchCause, WrongElement
 from kernelrl_core.types.outcomes import CHECKER_FAILED, CHECKER_FAILED_RULE, Finding, Outcome, Rule, Severity, Verdict
 from kernelrl_core.types.replies import (
     Candidate,
@@ -54,6 +54,7 @@ __all__ = [
     "DOMAIN_OF_OTHERS",
     "BuildStatus",
     "Candidate",
+    "Cause",
     "CompiledKernel",
     "Demonstration",
     "DeviceKernel",
@@ -73,6 +74,7 @@ __all__ = [
     "KernelFact",
     "Message",
     "Mismatch",
+    "MismatchCause",
     "Outcome",
     "Prompt",
     "Reply",
@@ -91,5 +93,6 @@ __all__ = [
     "Turn",
     "Verdict",
     "WarmStartExample",
+    "WrongElement",
     "sha256_text",
 ]

@@ -10,6 +10,7 @@ import attrs
 
 from kernelrl_core.errors import InfrastructureError
 from kernelrl_core.types.hashes import sha256_text
+from kernelrl_core.types.mismatches import Mismatch
 from kernelrl_core.types.outcomes import Finding, Outcome
 from kernelrl_core.types.packages import package_problem
 from kernelrl_core.types.replies import SourceFacts
@@ -26,7 +27,6 @@ __all__ = [
     "EvaluationSettings",
     "ExtensionBuild",
     "Isolation",
-    "Mismatch",
     "Roofline",
     "RuntimeStatistics",
     "TaskDtypes",
@@ -226,26 +226,6 @@ class RuntimeStatistics:
 
 
 @attrs.frozen
-class Mismatch:
-    """Difference between an output and the expected output."""
-
-    kind: Literal["structure", "shape", "dtype", "device", "values", "non_finite", "memory", "inputs", "effects"]
-    """Property that differs. `memory`, `inputs`, `effects`: other state that a call changes."""
-    output: str
-    """Output, or other changed state, as a path such as `[0]`; empty for a single tensor."""
-    expected: str = ""
-    """Expected structure, shape, dtype or device."""
-    actual: str = ""
-    """Actual structure, shape, dtype or device."""
-    max_abs: float | None = None
-    """Largest absolute difference."""
-    mean_abs: float | None = None
-    """Mean absolute difference."""
-    wrong_share: float | None = None
-    """Share of elements outside the tolerance, from 0 to 1."""
-
-
-@attrs.frozen
 class CompiledKernel:
     """A device kernel with the resources that its compiler reports.
 
@@ -354,6 +334,9 @@ class TimingFacts:
     """True if the device had too little free memory for the usual number of input slots."""
     sm_ghz: float | None = None
     """Clock frequency of the multiprocessors in the first window, in GHz."""
+    waiting_share: float = 0.0
+    """Share of the time of windows on the CPU in which threads waited for a processor that other programs had. It does
+    not count in the run times."""
     host_beyond_device_us: float | None = None
     """Median of the host time of a window beyond its device time."""
 

@@ -52,6 +52,7 @@ _UNITS = {
     "tflops": "TFLOP/s",
     "total": "score",
     "trials": "trials",
+    "waiting_share": "0 to 1",
     "wrong_share": "0 to 1",
 }
 """Field -> unit, for names without a unit suffix."""

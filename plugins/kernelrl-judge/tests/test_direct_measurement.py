@@ -1,25 +1,42 @@
-"""Costs of a window of direct calls, and CPU time beyond its threads."""
+"""Costs of a window of direct calls, CPU time beyond its threads, and time of other programs."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
-from kernelrl_judge.timing.direct_measurement import beyond_window_s, constant_cost_s
+from kernelrl_judge.timing.direct_measurement import constant_cost_s, counted_window, longest_wait_s, total_s
 
 
 @pytest.mark.parametrize(
-    ("threads", "ran_ms", "beyond_ms"),
-    # 12 ms of CPU time in a window of 6 ms: one thread can use 6 ms, so 6 ms are beyond it.
-    [(1, 12.0, 6.0), (2, 12.0, 0.0), (1, 6.0, 0.0), (1, 2.0, 0.0), (2, 24.0, 6.0)],
+    ("threads", "ran_ms", "waiting_ms", "counted_ms"),
+    [
+        (1, 6.0, 0.0, 6.0),
+        # 12 ms of CPU time in a window of 6 ms: one thread can use 6 ms.
+        (1, 12.0, 0.0, 12.0),
+        (2, 12.0, 0.0, 6.0),
+        (2, 24.0, 0.0, 12.0),
+        # Other programs had the processor for 2 ms.
+        (1, 4.0, 2.0, 4.0),
+        # The thread slept for 3 ms, which count.
+        (1, 1.0, 2.0, 4.0),
+        # A thread that waits beside one that works makes nothing shorter.
+        (1, 5.5, 5.0, 5.5),
+    ],
 )
-def test_cpu_time_beyond_the_permitted_threads_is_added(
-    threads: int, ran_ms: float, beyond_ms: float, monkeypatch: pytest.MonkeyPatch
+def test_a_window_counts_its_cpu_time_at_least_and_no_time_of_other_programs(
+    threads: int, ran_ms: float, waiting_ms: float, counted_ms: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
-    # Process 7 ran before the window, process 8 started in it, and process 6 ended in it.
-    after_s = {7: 1.0 + ran_ms / 2000, 8: ran_ms / 2000}
-    assert beyond_window_s({7: 1.0, 6: 3.0}, after_s, 6e-3) == pytest.approx(beyond_ms / 1000)
+    window = counted_window(6e-3, ran_ms / 1e3, waiting_ms / 1e3)
+    assert window.seconds == pytest.approx(counted_ms / 1e3)
+    assert window.waited_s == pytest.approx(max(0.0, 6.0 - counted_ms) / 1e3)
+
+
+def test_threads_and_processes_that_start_within_a_window_count_from_their_start() -> None:
+    # 7 was there before the window, 8 started in it, and 6 ended in it.
+    before_s, after_s = {7: 1.0, 6: 3.0}, {7: 1.5, 8: 0.25}
+    assert (total_s(before_s, after_s), longest_wait_s(before_s, after_s)) == (0.75, 0.5)
 
 
 def test_the_constant_cost_of_a_window_is_the_excess_of_two_halves_over_the_whole() -> None:

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelrl_core.api.evaluators import Mismatch
+from kernelrl_core.api.evaluators import Cause, Mismatch
 from kernelrl_judge.judge import messages
+from kernelrl_judge.probes.trials import TrialFailure
 from kernelrl_judge.protocol.failures import Failure, Phase
-from kernelrl_judge.task.precision import TEN_BITS
 
 _PIECES = ["/", "//", "kernelrl-", "kernelrl-ab/", "/tmp/kernelrl-x1/", "a", "-", ".", " ", "é", "'"]
 
@@ -39,10 +39,27 @@ def test_the_time_for_a_message_is_proportional_to_the_text(piece: str) -> None:
     assert time.process_time() - started < 0.5
 
 
+FACTORS = Mismatch("values", "", max_abs=0.1, mean_abs=0.01).with_cause(Cause.FACTORS, "factors of ten bits.")
+
+
+def kinds(failure: TrialFailure, source: str = "y = x * 2.0", *, is_random: bool = False) -> list[Cause]:
+    found = messages.explained(failure.mismatch, source, failure, has_random_reference=is_random)
+    return [cause.kind for cause in found.causes]
+
+
 @pytest.mark.parametrize(
-    ("source", "is_named"),
-    [("y = tl.dot(a, b)", True), ("wmma::mma_sync(c, a, b, c);", True), ("y = tl.exp(x) * 2.0", False)],
+    ("source", "causes"),
+    [
+        ("y = tl.dot(a, b)", [Cause.FACTORS]),
+        ("wmma::mma_sync(c, a, b, c);", [Cause.FACTORS]),
+        ("y = tl.exp(x) * 2.0", []),
+    ],
 )
-def test_factors_of_ten_bits_are_named_where_a_source_multiplies_matrices(source: str, is_named: bool) -> None:
-    wrong = Mismatch("values", "", expected=TEN_BITS, max_abs=0.1, mean_abs=0.01)
-    assert ("TF32" in messages.incorrect(messages.without_cause(wrong, source))) is is_named
+def test_factors_of_ten_bits_are_named_where_a_source_multiplies_matrices(source: str, causes: list[Cause]) -> None:
+    assert kinds(TrialFailure(FACTORS), source) == causes
+
+
+def test_causes_that_other_calls_show_come_first() -> None:
+    unwritten = FACTORS.with_cause(Cause.UNWRITTEN, "nothing wrote them.")
+    assert kinds(TrialFailure(unwritten, follows_other_parameters=True)) == [Cause.PARAMETERS, Cause.UNWRITTEN]
+    assert kinds(TrialFailure(unwritten), is_random=True) == [Cause.RANDOM, Cause.UNWRITTEN]

@@ -20,7 +20,7 @@ from kernelrl_testing.waiting import DEADLINE_S
 
 @pytest.mark.parametrize("code", ["raise ValueError('boom')", "import sys; sys.exit(3)", "import not_there"])
 def test_an_exception_of_a_task_is_an_error_of_the_task(code: str) -> None:
-    with pytest.raises(TaskError, match="task mine: import failed"):
+    with pytest.raises(TaskError, match=r"task mine: line 1: import failed"):
         load_reference(code, "mine")
 
 
@@ -109,7 +109,7 @@ def test_an_incorrect_kernel_of_a_random_reference_gets_the_reason(evaluations: 
     candidate = task("x * 1.0").replace("class Model(", "class ModelNew(")
     evaluation = evaluations.evaluate(candidate, reference)
     assert evaluation.outcome is Outcome.INCORRECT
-    assert "The reference draws random numbers, as dropout in training mode does" in evaluation.message
+    assert "the reference draws random numbers, as dropout in training mode does" in evaluation.message
 
 
 def test_an_incorrect_kernel_of_an_ordinary_reference_gets_no_such_reason(evaluations: Evaluations) -> None:
@@ -156,6 +156,6 @@ def test_a_tensor_above_the_memory_of_the_device_is_an_error_of_the_task(wanted:
 def test_a_dtype_that_the_device_lacks_is_an_error_of_the_task() -> None:
     """No device of these tests computes with four bits."""
     text = task("x", inputs="torch.rand(8, 8).to(torch.float4_e2m1fn_x2)")
-    with pytest.raises(TaskError, match=r"task mine: get_inputs\(\) failed: .*Float4") as caught:
+    with pytest.raises(TaskError, match=r"task mine: line \d+: get_inputs\(\) failed: .*Float4") as caught:
         reference_of(text).trial(0)
     assert "\n" not in str(caught.value)

@@ -119,9 +119,10 @@ def test_a_kernel_for_one_size_is_suspect_with_the_probe_of_sizes(
     assert suspect_rules(evaluations.evaluate(kernel, task)) == []
 
 
-def test_a_task_without_sizes_that_may_change_is_not_called_with_other_sizes(evaluations: Evaluations) -> None:
-    evaluation = evaluated(evaluations, "x * 2.0", "return x.view(20, 64) * 2.0", probes=("sizes",))
-    assert (evaluation.outcome, evaluation.findings) == (Outcome.CORRECT, ())
+def test_sizes_written_in_get_inputs_change_unless_the_model_has_them_as_well(evaluations: Evaluations) -> None:
+    line = "return x.view(20, 64) * 2.0"
+    assert suspect_rules(evaluated(evaluations, "x * 2.0", line, probes=("sizes",))) == ["sizes"]
+    assert suspect_rules(evaluated(evaluations, "x.view(20, 64) * 2.0", line, probes=("sizes",))) == []
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")

@@ -7,7 +7,7 @@ import types
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelrl_judge.task.source import fit, free_sizes, load_reference
+from kernelrl_judge.task.source import fit, free_sizes, load_reference, resized
 
 TASK = """
 import torch
@@ -66,3 +66,29 @@ def test_the_inputs_fit_or_nothing_is_left_to_halve(batch: int, budget: int) -> 
     module = task(batch)
     fit(module, budget)
     assert module.batch_size * 32 * 64 * 4 <= budget or module.batch_size == 1
+
+
+LITERALS = """
+import torch
+
+class Model(torch.nn.Module):
+    def __init__(self, width=48):
+        super().__init__()
+
+    def forward(self, x, y):
+        return x.reshape(-1, 64) @ y
+
+def get_inputs():
+    return [torch.rand(200, 64), torch.rand((64, 96)), torch.rand(48)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_sizes_written_in_get_inputs_alone_are_other_ones_within_the_context() -> None:
+    module = load_reference(LITERALS, "mine")
+    with resized(module, least=4) as has_sizes:
+        shapes = [tuple(tensor.shape) for tensor in module.get_inputs()]
+    assert (has_sizes, shapes) == (True, [(101, 64), (64, 49), (48,)])
+    assert module.get_inputs()[0].shape == (200, 64)

@@ -19,4 +19,4 @@ def test_a_check_of_an_evaluator_evaluates_kernels_of_the_lab(tmp_path: Path) ->
     )
     assert checked.returncode == 0, checked.stderr
     assert "evaluators: local: passes" in checked.stdout
-    assert "hacks that pass: 1 of 1" in checked.stdout
+    assert "hacks stopped: 1 of 1" in checked.stdout

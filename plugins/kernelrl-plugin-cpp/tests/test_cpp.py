@@ -11,6 +11,7 @@ import pytest
 
 from kernelrl_core.api.backends import Example
 from kernelrl_core.api.checkers import Evaluation, SourceFacts
+from kernelrl_core.api.evaluators import Cause
 from kernelrl_core.api.tasks import Outcome
 from kernelrl_plugin_cpp.backend import CppBackend
 from kernelrl_plugin_cpp.config import CppConfig
@@ -93,9 +94,11 @@ def test_kernel_that_computes_only_in_trials_is_a_hack(judge: Judge) -> None:
 
 
 def test_compile_error_has_its_line_and_no_paths(judge: Judge) -> None:
-    found = judge(ONE_SHOT.kernel.replace("const int64_t n = a.numel();", "const int64_t n = a.numle();"))
+    kernel = ONE_SHOT.kernel.replace("const int64_t n = a.numel();", "const int64_t n = a.numle();")
+    found = judge(kernel)
     assert found.outcome is Outcome.COMPILE_ERROR
-    assert "main.cpp:9" in found.message
+    line = next(number for number, text in enumerate(kernel.splitlines(), 1) if "numle" in text)
+    assert f"candidate.py:{line}:" in found.message
     assert "numle" in found.message
     assert "/tmp" not in found.message
 
@@ -144,8 +147,65 @@ def test_endless_compilation_is_terminated(judge: Judge) -> None:
 
 def test_segmentation_fault_terminates_only_the_candidate(judge: Judge) -> None:
     kernel = ONE_SHOT.kernel.replace("z[i] = (x[i] - y[i]) * 3.0f;", "((float*)8)[i] = x[i];")
-    assert judge(kernel).outcome is Outcome.RUNTIME_ERROR
+    found = judge(kernel)
+    assert found.outcome is Outcome.RUNTIME_ERROR
+    assert "in forward: return extension.scaled_difference(" in found.message
     assert judge(ONE_SHOT.kernel).outcome is Outcome.CORRECT
+
+
+ROWS = """\
+import torch
+
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return torch.softmax(x, dim=1)
+
+
+def get_inputs():
+    return [torch.randn(256, 500)]
+
+
+def get_init_inputs():
+    return []
+"""
+SHARED_SCRATCH = """\
+import torch
+from torch.utils.cpp_extension import load_inline
+
+source = '''
+#include <torch/extension.h>
+#include <cmath>
+#include <vector>
+
+torch::Tensor softmax(torch::Tensor x) {
+    auto y = torch::empty_like(x);
+    const float* in = x.data_ptr<float>();
+    float* out = y.data_ptr<float>();
+    const int64_t rows = x.size(0), n = x.size(1);
+    std::vector<float> scratch(n);
+    #pragma omp parallel for
+    for (int64_t row = 0; row < rows; ++row) {
+        float sum = 0;
+        for (int64_t i = 0; i < n; ++i) { scratch[i] = std::exp(in[row * n + i]); sum += scratch[i]; }
+        for (int64_t i = 0; i < n; ++i) out[row * n + i] = scratch[i] / sum;
+    }
+    return y;
+}
+'''
+extension = load_inline("e", source, functions=["softmax"])
+
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        return extension.softmax(x)
+"""
+
+
+def test_threads_that_share_data_are_a_race(judge: Judge) -> None:
+    found = judge(SHARED_SCRATCH, ROWS)
+    assert found.outcome is Outcome.INCORRECT
+    assert found.mismatch.causes[0].kind is Cause.RACE
 
 
 def test_facts_report_reachability_from_forward() -> None:

@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 from kernelrl_core.api.checkers import Evaluation, EvaluationFacts, Finding, Severity, TaskDtypes, Verdict
-from kernelrl_core.api.evaluators import BuildStatus, Mismatch
+from kernelrl_core.api.evaluators import BuildStatus, Cause, Mismatch, WrongElement, describe_mismatch
 from kernelrl_core.api.tasks import Outcome
 from kernelrl_plugin_feedback.config import RawConfig, StructuredConfig
 from kernelrl_plugin_feedback.minimal import Minimal
@@ -40,7 +40,8 @@ def turn(outcome, *, reply=CODE, message="", findings=(), stop_reason="stop", ve
 
 
 def incorrect(mismatch, passed=0):
-    return turn(Outcome.INCORRECT, message="values differ", mismatch=mismatch, tests_passed=passed, tests_total=5)
+    message = "values differ" if mismatch is None else describe_mismatch(mismatch)
+    return turn(Outcome.INCORRECT, message=message, mismatch=mismatch, tests_passed=passed, tests_total=5)
 
 
 TRITON_ERROR = """Traceback (most recent call last):
@@ -70,6 +71,13 @@ TURNS = {
     "out_of_memory": turn(Outcome.OUT_OF_MEMORY, message="The runner reached its limit of 4096 MiB."),
     "incorrect_values": incorrect(
         Mismatch("values", "", max_abs=1.23456, mean_abs=0.0123456, wrong_share=0.4987), passed=2
+    ),
+    "incorrect_tail": incorrect(
+        Mismatch(
+            "values", "", max_abs=1.5, mean_abs=0.01, wrong_share=0.04, shape=(4, 100), dtype="float32",
+            elements=(WrongElement((0, 96), "0.5", "-1.69474e+38"), WrongElement((3, 99), "2", "-1.69474e+38")),
+            pattern="tail", region="the last 4 of 100 columns",
+        ).with_cause(Cause.UNWRITTEN, "nothing wrote them."),
     ),
     "incorrect_shape": incorrect(Mismatch("shape", "[0]", "(4, 8)", "(4, 7)")),
     "incorrect_dtype": incorrect(Mismatch("dtype", "", "float32", "float16")),

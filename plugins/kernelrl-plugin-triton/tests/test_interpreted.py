@@ -43,7 +43,7 @@ def launched(body, programs):
     return [str(number) for number in y[:8].tolist()]
 
 def ordered(body):
-    with reordered(threads=False):
+    with reordered(threads=0):
         return launched(body, 8)
 
 found = {}

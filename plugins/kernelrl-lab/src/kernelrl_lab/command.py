@@ -194,7 +194,7 @@ def _lines(report: Report, broken: Sequence[BrokenPair]) -> list[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     if report.hacks:
-        lines.append(f"hacks that pass: {sum(result.passed for result in report.hacks)} of {len(report.hacks)}")
+        lines.append(f"hacks stopped: {sum(result.passed for result in report.hacks)} of {len(report.hacks)}")
     if report.honest:
         clean = sum(result.passed for result in report.honest)
         lines.append(f"honest kernels that are correct and clean: {clean} of {len(report.honest)}")

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import re
 
-from kernelrl_core.api.feedback import Evaluation, Feedback, Outcome, Severity, Turn, Verdict, clean_error
+from kernelrl_core.api.feedback import (
+    Cause,
+    Evaluation,
+    Feedback,
+    Mismatch,
+    Outcome,
+    Severity,
+    Turn,
+    Verdict,
+    clean_error,
+    describe_mismatch,
+)
 from kernelrl_plugin_feedback.config import StructuredConfig
 from kernelrl_plugin_feedback.wording import (
     CANDIDATE_FILE,
     OUTCOMES,
     describe_dtypes,
-    describe_mismatch,
     number,
     tests,
 )
@@ -57,6 +67,16 @@ _MISMATCH_GUIDANCE = {
     "effects": "After the call, inputs and buffers must hold the same values as after a call of `Model`.",
     "inputs": "Write to newly allocated tensors; do not modify the arguments of `forward`.",
 }
+_CAUSE_GUIDANCE = {
+    Cause.UNWRITTEN: "Write every element of the output, and read no memory that nothing wrote.",
+    Cause.OUT_OF_BOUNDS: "Mask every load that can leave its tensor.",
+    Cause.BOUNDARY: "Check the grid, and the masks and bounds of the last block.",
+    Cause.RACE: "Give each thread or program its own data, or order the accesses.",
+    Cause.PARAMETERS: "Read all parameters in each call of `forward`.",
+    Cause.FACTORS: "Compute products in full precision.",
+    Cause.ROUNDING: "Keep intermediate values and outputs in the dtype of the task.",
+}
+"""Guidance where the cause decides it; elsewhere the kind of the difference does."""
 
 
 class Structured(Feedback):
@@ -90,7 +110,7 @@ class Structured(Feedback):
                 mismatch = turn.evaluation.mismatch if turn.evaluation is not None else None
                 if mismatch is None:
                     return turn.message, _MISMATCH_GUIDANCE["values"]
-                return "\n".join(describe_mismatch(mismatch)), _MISMATCH_GUIDANCE[mismatch.kind]
+                return turn.message or describe_mismatch(mismatch), _mismatch_guidance(mismatch)
             case Outcome.CORRECT:
                 return _speed(turn.evaluation), _speed_guidance(turn)
             case Outcome.HACKED:
@@ -101,6 +121,13 @@ class Structured(Feedback):
                 return f"Broken rule: {turn.message}", _GUIDANCE[Outcome.REJECTED]
             case outcome:
                 return turn.message, _error_guidance(turn.message) or _GUIDANCE.get(outcome, "")
+
+
+def _mismatch_guidance(mismatch: Mismatch) -> str:
+    for cause in mismatch.causes:
+        if cause.kind in _CAUSE_GUIDANCE:
+            return _CAUSE_GUIDANCE[cause.kind]
+    return _MISMATCH_GUIDANCE[mismatch.kind]
 
 
 def _suspicions(turn: Turn) -> list[str]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kernelrl_core.api.feedback import Mismatch, Outcome, Turn
+from kernelrl_core.api.feedback import Outcome, Turn
 
-__all__ = ["CANDIDATE_FILE", "OUTCOMES", "describe_dtypes", "describe_mismatch", "number", "tests"]
+__all__ = ["CANDIDATE_FILE", "OUTCOMES", "describe_dtypes", "number", "tests"]
 
 CANDIDATE_FILE = "candidate.py"
 """File name of a candidate in tracebacks."""
@@ -50,32 +50,3 @@ def describe_dtypes(turn: Turn) -> str:
     if facts.cast:
         sentences.append(f"Floating-point inputs and parameters were cast to {facts.cast}.")
     return " ".join(sentences)
-
-
-def describe_mismatch(mismatch: Mismatch) -> list[str]:
-    """Lines that describe how an output differs, the kind first."""
-    where = f" of output {mismatch.output}" if mismatch.output else ""
-    match mismatch.kind:
-        case "values":
-            lines = [f"Wrong values{where}."]
-        case "non_finite":
-            lines = [f"NaN or infinity{where} where the reference is finite, or the reverse."]
-        case "inputs":
-            lines = [f"Input {mismatch.output or 'of forward'} was changed by the call."]
-        case "effects":
-            lines = [
-                f"After the call, {mismatch.output or 'state'} differs from its value after a call of the reference."
-            ]
-        case kind:
-            lines = [f"Wrong {kind}{where}: expected {mismatch.expected}, got {mismatch.actual}."]
-    differences = []
-    if mismatch.max_abs is not None:
-        differences.append(f"max difference {number(mismatch.max_abs)}")
-    if mismatch.mean_abs is not None:
-        differences.append(f"mean difference {number(mismatch.mean_abs)}")
-    if mismatch.wrong_share is not None:
-        differences.append(f"{number(100 * mismatch.wrong_share)} % of the elements wrong")
-    if differences:
-        text = ", ".join(differences)
-        lines.append(f"{text[0].upper()}{text[1:]}.")
-    return lines

@@ -42,6 +42,8 @@ _MOST_LOOKS = 1000
 """Maximum reads of one address by one program; more count as waiting."""
 _POISON = 0xFF
 """Byte that makes a NaN in every floating-point type."""
+_POISON_OF_OTHERS = 0xFE
+"""Lowest byte of a NaN in place of a value that another program has stored, by which the judge recognises a race."""
 _ATOMIC = {
     "create_atomic_cas": (0, 2, None),
     "create_atomic_rmw": (1, 2, 3),
@@ -236,14 +238,22 @@ def _loaded(load: Any) -> Any:
         writers = stored[0][stored[1]]
         others = np.zeros_like(active)
         others[active] = (writers != 0) & (writers != _launch.program)
-        return _poisoned(found, others) if others.any() else found
+        return _poisoned(found, others, lowest=_POISON_OF_OTHERS) if others.any() else found
 
     return wrapper
 
 
-def _poisoned(found: Any, where: Any) -> Any:
+def _poisoned(found: Any, where: Any, lowest: int = _POISON) -> Any:
+    """Loaded values with poison in some places.
+
+    Args:
+        lowest: lowest byte of the poison of numbers that are at least four bytes wide.
+    """
     read = np.array(found.data)
-    read.reshape(-1).view(np.uint8).reshape(*where.shape, -1)[where] = 1 if read.dtype.kind == "b" else _POISON
+    elements = read.reshape(-1).view(np.uint8).reshape(*where.shape, -1)
+    elements[where] = 1 if read.dtype.kind == "b" else _POISON
+    if read.dtype.itemsize >= 4:
+        elements[where, 0] = lowest
     return interpreter.TensorHandle(read, found.dtype)
 
 

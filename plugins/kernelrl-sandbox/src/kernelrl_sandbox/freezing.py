@@ -12,7 +12,7 @@ import signal
 import time
 from collections.abc import Collection, Iterable, Iterator
 
-__all__ = ["descendants", "ran_s", "suspended"]
+__all__ = ["descendants", "ran_s", "suspended", "waited_s"]
 
 _MAX_SEARCHES = 8
 """Searches for descendants: until all of them are stopped, they may start others."""
@@ -73,6 +73,20 @@ def ran_s(root: int) -> dict[int, float]:
         with contextlib.suppress(OSError):
             # The number of another process's clock, as `clock_getcpuclockid` of the C library computes it.
             found[pid] = time.clock_gettime(~pid << 3 | _SCHEDULED)
+    return found
+
+
+def waited_s(processes: Iterable[int]) -> dict[int, float]:
+    """Time for which each thread of some processes was ready and waited for a processor, in seconds, by its number.
+
+    Threads whose time cannot be read are missing; on a system without `/proc/PID/schedstat` these are all.
+    """
+    found = {}
+    for process in processes:
+        for thread in _threads(process):
+            fields = _text(f"{thread}/schedstat").split()
+            if len(fields) > 1:
+                found[int(thread.rpartition("/")[2])] = int(fields[1]) / 1e9
     return found
 
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import attrs
 
-from kernelrl_core.api.evaluators import Evaluation, EvaluationSettings, Finding, Outcome, Verdict
+from kernelrl_core.api.evaluators import Evaluation, EvaluationSettings, Finding, Mismatch, Outcome, Verdict
 from kernelrl_core.api.policies import Message
 from kernelrl_service.options import Limits
 
@@ -169,6 +169,8 @@ class CheckedRow:
     """95 % interval of the speedup."""
     findings: tuple[Finding, ...]
     """Findings."""
+    mismatch: Mismatch | None
+    """Difference of a wrong output: region, elements, likely causes."""
     message: str
     """Reason for the outcome."""
     isolation: Mapping[str, Any] | None

@@ -46,13 +46,20 @@ class TestedKernel:
         reason = ""
         if turn.correct and not lenient and turn.verdict is not Verdict.CLEAN:
             reason = "suspect; lenient=True accepts it"
-        elif turn.correct and min_speedup is not None and not self.why_untimed and (speedup or 0.0) < min_speedup:
-            measured = "not measured" if speedup is None else f"{speedup:.2f}"
+        elif turn.correct and min_speedup is not None and not self.why_untimed and self._highest() < min_speedup:
+            measured = "not measured" if speedup is None else f"{speedup:.2f} (at most {self._highest():.2f})"
             reason = f"speedup {measured}, and min_speedup={min_speedup:g}"
         elif turn.correct:
             return ""
         first, *lines = turn_lines(turn, self.why_untimed)
         return "\n".join([f"{self.name}: {reason or first}", *([first] if reason else []), *lines])
+
+    def _highest(self) -> float:
+        """Upper end of the interval of the speedup; 0 without a speedup."""
+        if self.turn.evaluation is None or self.turn.speedup is None:
+            return 0.0
+        interval = self.turn.evaluation.speedup_ci
+        return self.turn.speedup if interval is None else interval[1]
 
 
 class KernelTests:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -108,7 +109,14 @@ class JudgePool(Evaluator):
                 fix="use a machine with a GPU; if it has one, check CUDA_VISIBLE_DEVICES and the driver",
                 see="gpu",
             )
+        started = time.monotonic()
         await self.builds.compile(request, bool(self._gpus))
+        built_s = time.monotonic() - started
+        evaluation = await self._evaluate_in(lanes, request, target)
+        seconds = {**evaluation.seconds, "build": evaluation.seconds.get("build", 0.0) + built_s}
+        return attrs.evolve(evaluation, seconds=seconds)
+
+    async def _evaluate_in(self, lanes: Lanes, request: EvaluationRequest, target: str) -> Evaluation:
         try:
             return await lanes.evaluate(request, target)
         except (JudgeDied, DeviceFull) as first:

@@ -53,7 +53,7 @@ from kernelrl_judge.timing.measure import (
     timing_results,
 )
 from kernelrl_judge.timing.roofline import count_work
-from kernelrl_judge.timing.statistics import WrongWindow
+from kernelrl_judge.timing.statistics import NotTimed, WrongWindow
 
 if TYPE_CHECKING:
     # Each evaluation needs one of the two.
@@ -379,7 +379,8 @@ class _CandidateRun:
         session, settings = self._session, self._settings
         with session.lease.held(alone=False):
             reference = self._reference()
-            trials = DirectTrials(session, settings, lists_operators=not self._kernels_off)
+            mode, source = self._plan.setting.mode, self._request.source
+            trials = DirectTrials(session, settings, mode, source, lists_operators=not self._kernels_off)
             draws = self._check(trials, reference)
             self._computing_operators = trials.computing_operators
             self._launches = trials.launches
@@ -387,7 +388,8 @@ class _CandidateRun:
                 return
             count_work(draws.reference)
         measured = self._measure(draws.reference, direct_measurement(session, draws))
-        self._timing = timing_results(session, draws.reference, self._request, measured, None)
+        if measured is not None:
+            self._timing = timing_results(session, draws.reference, self._request, measured, None)
 
     def _call_recorded(self) -> None:
         from kernelrl_judge.probes.replay_trials import ReplayTrials
@@ -406,7 +408,7 @@ class _CandidateRun:
             if self._trials_failed or self._has_ended:
                 return
             measurement = self._prepare_windows(recorder, recordings, trials, draws) if self._timing_planned else None
-        measured = None if measurement is None else self._measure_confirmed(draws.reference, measurement)
+        measured = None if measurement is None else self._measure(draws.reference, measurement)
         with session.lease.held(alone=False), self._phase("ownership"):
             self._ownership = measure_ownership(recordings, draws.reference, recorder, tolerance(settings))
         if measured is not None and self._ownership.decoy is None:
@@ -469,20 +471,15 @@ class _CandidateRun:
             measurement.prepare()
         return measurement
 
-    def _measure_confirmed(self, reference: Reference, measurement: Measurement) -> MeasuredWindows | None:
-        """As `_measure`; None where the judge's clock does not confirm the times."""
-        from kernelrl_judge.timing.replay_measurement import TimesNotConfirmed
-
-        try:
-            return self._measure(reference, measurement)
-        except TimesNotConfirmed as reason:
-            self._not_timed = str(reason)
-            return None
-
-    def _measure(self, reference: Reference, measurement: Measurement) -> MeasuredWindows:
+    def _measure(self, reference: Reference, measurement: Measurement) -> MeasuredWindows | None:
+        """The timing phase; None where the times cannot be trusted."""
         session = self._session
+        measured: MeasuredWindows | None = None
         with session.lease.held(alone=True), self._phase("timing"):
-            measured = measure(session, reference, measurement)
+            try:
+                measured = measure(session, reference, measurement)
+            except NotTimed as reason:
+                self._not_timed = str(reason)
         if session.device == "cuda":
             # Windows of large tensors take gigabytes, which the next judge needs.
             torch.cuda.empty_cache()

@@ -24,11 +24,13 @@ from kernelrl_core.api.evaluators import (
     Outcome,
     Severity,
     SourceFacts,
+    describe_mismatch,
     sha256_text,
 )
 from kernelrl_judge.device.facts import machine_facts, no_gpu
 from kernelrl_judge.findings import finding
 from kernelrl_judge.judge import messages
+from kernelrl_judge.judge.candidate_lines import crash_line, in_own_lines
 from kernelrl_judge.judge.candidate_run import KernelsOffFacts, RunFacts
 from kernelrl_judge.judge.plan import CallKind, EvaluationPlan
 from kernelrl_judge.peer.channel import CandidateRaised
@@ -135,7 +137,7 @@ def conclude(
 
 def _concluded(run: RunFacts, request: EvaluationRequest, checked: str) -> _Conclusion:
     if run.interruption is not None:
-        return _interrupted(run.interruption, request.settings)
+        return _interrupted(run.interruption, request, run)
     if run.trials is None:
         why = _why_not_run(request)
         return _Conclusion(Outcome.INFRA_ERROR, messages.compiled_only(checked, why))
@@ -143,12 +145,10 @@ def _concluded(run: RunFacts, request: EvaluationRequest, checked: str) -> _Conc
     if failure is not None and failure.finding is not None:
         return _hacked(failure.finding, ())
     if failure is not None:
-        mismatch = messages.without_cause(failure.mismatch, request.source)
-        message = messages.incorrect(
-            mismatch, lacking=failure.lacking, follows_other_parameters=failure.follows_other_parameters
+        mismatch = messages.explained(
+            failure.mismatch, request.source, failure, has_random_reference=run.has_random_reference
         )
-        if run.has_random_reference:
-            message = f"{message} {messages.RANDOM_REFERENCE}"
+        message = describe_mismatch(mismatch)
         return _Conclusion(Outcome.INCORRECT, message, mismatch=mismatch)
     findings = run.trials.findings
     if run.stress is not None:
@@ -162,15 +162,18 @@ def _concluded(run: RunFacts, request: EvaluationRequest, checked: str) -> _Conc
     return _Conclusion(Outcome.CORRECT, "", findings=findings)
 
 
-def _interrupted(interruption: Exception, settings: EvaluationSettings) -> _Conclusion:
+def _interrupted(interruption: Exception, request: EvaluationRequest, run: RunFacts) -> _Conclusion:
     """Outcome of a candidate that ended its run."""
+    settings = request.settings
     match interruption:
         case DeadlinePassed():
-            return _Conclusion(Outcome.TIMEOUT, messages.timeout(settings.timeout_s))
+            passed_trials = run.trials is not None and run.trials.failure is None
+            return _Conclusion(Outcome.TIMEOUT, messages.timeout(settings.timeout_s, passed_trials=passed_trials))
         case RunnerEnded(how=how):
-            return _Conclusion(_ended_outcome(how), messages.ended(how))
+            line = crash_line(run.printed, request.source)
+            return _Conclusion(_ended_outcome(how), messages.ended(how, line))
         case CandidateRaised(failure=failure):
-            return _raised(failure)
+            return _raised(failure, in_own_lines(failure.text, request.source, run.build_requests))
         case WrongWindow(mismatch=mismatch, finding=found, changed=changed):
             if found is not None:
                 return _hacked(found, ())
@@ -187,18 +190,22 @@ def _hacked(found: Finding, others: tuple[Finding, ...]) -> _Conclusion:
     return _Conclusion(Outcome.HACKED, message, detail=found.evidence, findings=(*others, found))
 
 
-def _raised(failure: Failure) -> _Conclusion:
-    """Outcome of a candidate that raised an exception."""
+def _raised(failure: Failure, text: str) -> _Conclusion:
+    """Outcome of a candidate that raised an exception.
+
+    Args:
+        text: of the exception, in lines of the candidate's file.
+    """
     is_of_device = "CUDA error" in failure.text or "HIP error" in failure.text
     if failure.phase is Phase.EXPORT and failure.kind == "error" and not is_of_device:
         actual = failure.text.partition(": ")[2][:200]
         mismatch = Mismatch("structure", "", expected="tensors", actual=actual)
-        message = messages.incorrect(mismatch)
+        message = describe_mismatch(mismatch)
         return _Conclusion(Outcome.INCORRECT, message, detail=failure.text, mismatch=mismatch)
     outcome = _FAILURE_OUTCOMES.get(failure.kind, Outcome.RUNTIME_ERROR)
     if failure.phase is Phase.LOAD and outcome is Outcome.RUNTIME_ERROR:
         outcome = Outcome.COMPILE_ERROR
-    return _Conclusion(outcome, messages.failure(failure), detail=failure.text)
+    return _Conclusion(outcome, messages.failure(failure, text), detail=text)
 
 
 def _ended_outcome(how: str) -> Outcome:
@@ -235,7 +242,7 @@ def _stress_failure(failure: StressFailure, settings: EvaluationSettings) -> Fin
 def _stress_cause(failure: StressFailure, settings: EvaluationSettings) -> str:
     match failure.cause:
         case Mismatch() as mismatch:
-            return messages.incorrect(mismatch)
+            return describe_mismatch(mismatch).replace("\n", " ")
         case CandidateRaised(failure=raised):
             return messages.failure(raised)
         case DeadlinePassed():

@@ -8,22 +8,20 @@ from collections.abc import Sequence
 
 import attrs
 
-from kernelrl_core.api.evaluators import Finding, Mismatch
+from kernelrl_core.api.evaluators import Cause, Finding, Mismatch, describe_mismatch
+from kernelrl_judge.probes.trials import TrialFailure
 from kernelrl_judge.protocol.failures import Failure, Phase
-from kernelrl_judge.task.precision import TEN_BITS
 
 __all__ = [
-    "RANDOM_REFERENCE",
     "compiled_only",
     "ended",
+    "explained",
     "failure",
     "hacked",
-    "incorrect",
     "incorrect_when_timed",
     "log",
     "replay_failed",
     "timeout",
-    "without_cause",
 ]
 
 _MAX_MESSAGE_CHARACTERS = 2000
@@ -43,18 +41,14 @@ _HACKS = {
     "late_write": "its work was not complete when the call returned",
     "decoy_kernels": "something else computed it, and the kernels are decoys",
 }
-_TEN_BITS = (
-    ' The error is that of factors rounded to 10 bits, as in TF32 or fp16: use input_precision="ieee" in tl.dot, and '
-    "leave torch.backends.cuda.matmul.allow_tf32 off."
-)
 _PRODUCTS = re.compile(r"dot|mma|matmul|gemm|conv|einsum|linear|bmm|\bmm\b|@ |half|fp16|float16|tf32", re.IGNORECASE)
 """What a source needs whose factors may have ten bits."""
 _OTHER_PARAMETERS = (
-    " Another call was right, with other parameters: values that are computed from parameters must be computed anew "
+    "another call was right, with other parameters: values that are computed from parameters must be computed anew "
     "when the parameters change."
 )
-RANDOM_REFERENCE = (
-    "The reference draws random numbers, as dropout in training mode does: its own output differs for another random "
+_RANDOM_REFERENCE = (
+    "the reference draws random numbers, as dropout in training mode does: its own output differs for another random "
     "state, so no kernel can match it. Set the model to eval() in the task, or pass the random numbers as an input."
 )
 _PLACES = {
@@ -66,24 +60,38 @@ _PLACES = {
 }
 
 
-def failure(found: Failure) -> str:
-    """An exception of the candidate, with the place and the cause."""
-    return _short_message(f"Raised {_PLACES[found.phase]}:\n{_clean(found.text)}")
+def failure(found: Failure, text: str = "") -> str:
+    """An exception of the candidate, with the place and the cause.
+
+    Args:
+        text: its text in lines of the candidate's file; empty: the text as reported.
+    """
+    return _short_message(f"Raised {_PLACES[found.phase]}:\n{_clean(text or found.text)}")
 
 
-def timeout(limit_s: float) -> str:
-    """A candidate that reached its time limit."""
-    return f"Not finished within {limit_s:g} s."
+def timeout(limit_s: float, *, passed_trials: bool = False) -> str:
+    """A candidate that reached its time limit.
+
+    Args:
+        passed_trials: whether only timed calls, or those that show own kernels, were left.
+    """
+    text = f"Not finished within {limit_s:g} s"
+    return f"{text}: all trials passed, and the calls after them did not end." if passed_trials else f"{text}."
 
 
-def ended(how: str) -> str:
-    """A process that ended without a failure message; see `RunnerEnded.how`."""
+def ended(how: str, line: str = "") -> str:
+    """A process that ended without a failure message; see `RunnerEnded.how`.
+
+    Args:
+        line: of the candidate's file, in which a fault ended it; empty if it is not known.
+    """
     word, _, number = how.partition(" ")
     if word == "signal" and number.isdigit():
         name = signal.Signals(int(number)).name if int(number) in signal.valid_signals() else f"signal {number}"
         if name == "SIGXCPU":
             return "The limit of CPU time was reached."
-        return f"The process was ended by {_SIGNALS.get(name, name)}."
+        place = f"\n{line}" if line else ""
+        return f"The process was ended by {_SIGNALS.get(name, name)}.{place}"
     match word:
         case "crowd":
             return "It started more processes than are allowed."
@@ -109,53 +117,24 @@ def hacked(finding: Finding) -> str:
     return f"{finding.evidence[:1].upper()}{finding.evidence[1:]}: {_HACKS[finding.rule]}."
 
 
-def without_cause(wrong: Mismatch, source: str) -> Mismatch:
-    """The difference without the explanation by factors of ten bits, where a source multiplies no matrices."""
-    if wrong.expected != TEN_BITS or _PRODUCTS.search(source):
-        return wrong
-    return attrs.evolve(wrong, expected="")
-
-
-def incorrect(wrong: Mismatch, *, lacking: Sequence[str] = (), follows_other_parameters: bool = False) -> str:
-    """Difference of an output.
+def explained(wrong: Mismatch, source: str, failure: TrialFailure, *, has_random_reference: bool) -> Mismatch:
+    """The difference with the causes that other calls, the parameters and the source show.
 
     Args:
-        lacking: parameters of the reference for which the candidate has no tensor.
-        follows_other_parameters: a call before it was right, with other parameters.
+        source: of the candidate. Without products it has no factors of ten bits.
+        failure: the trial of the difference.
+        has_random_reference: whether the outputs of the reference depend on random numbers.
     """
-    text = _difference(wrong)
-    if lacking:
-        names = ", ".join(lacking[:_MAX_LACKING]) + (", …" if len(lacking) > _MAX_LACKING else "")
-        text += f" ModelNew has no parameter or buffer for {names} of Model, which has other values in every call."
-    return text + _OTHER_PARAMETERS if follows_other_parameters else text
-
-
-def _difference(wrong: Mismatch) -> str:
-    where = f"Output {wrong.output}" if wrong.output else "The output"
-    match wrong.kind:
-        case "values":
-            cause = _TEN_BITS if wrong.expected == TEN_BITS else ""
-            return f"{where} has wrong values.{_sizes(wrong)}{cause}"
-        case "non_finite":
-            return f"{where} is infinite or NaN where it must not be, or finite where it must be."
-        case "inputs":
-            named = f"Input {wrong.output}" if wrong.output else "An input"
-            return f"{named} was changed by the call. The reference leaves its inputs as they are."
-        case "effects":
-            where = f"{wrong.output[:1].upper()}{wrong.output[1:]}"
-            return f"{where} does not hold after the call what the reference leaves there."
-        case _:
-            return f"{where} has the wrong {wrong.kind}: expected {wrong.expected}, got {wrong.actual}."
-
-
-def _sizes(wrong: Mismatch) -> str:
-    """Sizes of the differences of wrong values."""
-    if wrong.max_abs is None or wrong.mean_abs is None:
-        return ""
-    text = f" Largest difference {wrong.max_abs:.4g}, mean difference {wrong.mean_abs:.4g}"
-    if wrong.wrong_share is not None:
-        text += f", {100 * wrong.wrong_share:.1f} % of the elements outside the tolerance"
-    return f"{text}."
+    if not _PRODUCTS.search(source):
+        others = tuple(cause for cause in wrong.causes if cause.kind is not Cause.FACTORS)
+        wrong = attrs.evolve(wrong, causes=others)
+    if failure.follows_other_parameters:
+        wrong = wrong.with_cause(Cause.PARAMETERS, _OTHER_PARAMETERS)
+    if failure.lacking:
+        names = ", ".join(failure.lacking[:_MAX_LACKING]) + (", …" if len(failure.lacking) > _MAX_LACKING else "")
+        evidence = f"ModelNew has no parameter or buffer for {names} of Model, which has other values in every call."
+        wrong = wrong.with_cause(Cause.PARAMETERS, evidence)
+    return wrong.with_cause(Cause.RANDOM, _RANDOM_REFERENCE) if has_random_reference else wrong
 
 
 def incorrect_when_timed(wrong: Mismatch, changed: Sequence[str] = ()) -> str:
@@ -165,14 +144,16 @@ def incorrect_when_timed(wrong: Mismatch, changed: Sequence[str] = ()) -> str:
         changed: names of the state that calls of the reference change.
     """
     if changed:
-        return (
+        statement = (
             "Several calls in a row gave another result than those of the reference: each call must begin with what "
-            f"the call before it left in {', '.join(changed[:4])}, and return memory of its own. {incorrect(wrong)}"
+            f"the call before it left in {', '.join(changed[:4])}, and return memory of its own."
         )
-    return (
-        "Several calls in a row gave another result than calls made one by one: each call must return memory of its "
-        f"own and depend on nothing that an earlier one left. {incorrect(wrong)}"
-    )
+    else:
+        statement = (
+            "Several calls in a row gave another result than calls made one by one: each call must return memory of "
+            "its own and depend on nothing that an earlier one left."
+        )
+    return f"{statement}\n{describe_mismatch(wrong)}"
 
 
 def compiled_only(checked: str, why: str) -> str:

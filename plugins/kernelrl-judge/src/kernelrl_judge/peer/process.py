@@ -20,7 +20,7 @@ from kernelrl_judge.protocol.device_memory import DeviceMemoryError
 from kernelrl_judge.protocol.failures import NO_DEVICE_MEMORY
 from kernelrl_judge.protocol.forks import NotForked
 from kernelrl_judge.protocol.frames import Frame, FrameKind
-from kernelrl_sandbox.freezing import ran_s, suspended
+from kernelrl_sandbox.freezing import descendants, ran_s, suspended, waited_s
 
 __all__ = ["KEPT_OUTPUT_BYTES", "DeadlinePassed", "RunnerEnded", "RunnerProcess"]
 
@@ -219,6 +219,11 @@ class RunnerProcess:
     def ran_s(self) -> dict[int, float]:
         """CPU time of the candidate and everything it started, by process id; see `freezing.ran_s`."""
         return ran_s(self._pid)
+
+    def waited_s(self) -> dict[int, float]:
+        """Time that threads of the candidate and of everything it started waited for a processor, by thread id; see
+        `freezing.waited_s`."""
+        return waited_s(descendants(self._pid))
 
     def run_in_background(self) -> None:
         """Lower the priority of the candidate on the CPU, so that one that hangs does not slow others down."""

@@ -14,9 +14,11 @@ from typing import Any
 
 import attrs
 
-from kernelrl_core.api.evaluators import EvaluationSettings, Finding, Mismatch
+from kernelrl_core.api.evaluators import Cause, EvaluationSettings, Finding, Mismatch
 from kernelrl_judge.findings import finding
 from kernelrl_judge.limits import LIMITS
+from kernelrl_judge.peer.channel import CandidateRaised
+from kernelrl_judge.peer.process import DeadlinePassed, RunnerEnded
 from kernelrl_judge.peer.session import RunnerSession
 from kernelrl_judge.probes.addresses import AddressesProbe
 from kernelrl_judge.probes.inputs import InputsProbe
@@ -26,7 +28,7 @@ from kernelrl_judge.probes.poison import PoisonProbe
 from kernelrl_judge.probes.probe import CallEffects, DirectCall, Probe
 from kernelrl_judge.probes.state import StateProbe
 from kernelrl_judge.probes.stress_calls import StressCall, StressResult, compare_stressed
-from kernelrl_judge.probes.trials import TrialFailure
+from kernelrl_judge.probes.trials import RACE, TrialFailure
 from kernelrl_judge.protocol.call import Call
 from kernelrl_judge.protocol.frames import FrameKind, ProtocolError
 from kernelrl_judge.protocol.trees import leaves_bytes
@@ -71,25 +73,31 @@ class DirectTrials:
     """Direct calls of a candidate.
 
     Args:
+        mode: of the zygote.
+        source: of the candidate.
         lists_operators: whether the probe `operators` may be made.
     """
 
-    def __init__(self, session: RunnerSession, settings: EvaluationSettings, *, lists_operators: bool) -> None:
+    def __init__(
+        self, session: RunnerSession, settings: EvaluationSettings, mode: str, source: str, *, lists_operators: bool
+    ) -> None:
         self._session = session
         self._settings = settings
+        self._order = OrderProbe(mode, source)
         self._device = session.device
         self._limit = tolerance(settings)
         self._operators = OperatorsProbe()
         self._probes = self._enabled_probes(lists_operators=lists_operators)
         self._compared_trial = secrets.randbelow(max(1, settings.trials))
         self._earlier_output: Any = None
+        self._has_failed = False
         self._n_calls = 0
         self._n_trials = 0
 
     def _enabled_probes(self, *, lists_operators: bool) -> list[Probe]:
         probes: list[Probe] = []
         if self._settings.profile == "strict":
-            available = [AddressesProbe(), PoisonProbe(), OrderProbe(), InputsProbe(self._limit)]
+            available = [AddressesProbe(), PoisonProbe(), self._order, InputsProbe(self._limit)]
             if lists_operators:
                 available.append(self._operators)
             probes = [probe for probe in available if probe.name in self._settings.probes]
@@ -164,9 +172,32 @@ class DirectTrials:
             if earlier is not None and is_stored_output(earlier, actual, self._limit, mismatch):
                 found = finding("replay", "an output equals that of the call before it")
                 return TrialFailure(mismatch, found, is_final=True)
-            return TrialFailure(mismatch)
+            return self._wrong_trial(call, mismatch, actual)
         mismatch = self._compare_effects(call, reply)
         return None if mismatch is None else TrialFailure(mismatch, is_final=True)
+
+    def _wrong_trial(self, call: DirectCall, wrong: Mismatch, actual: Any) -> TrialFailure:
+        """A trial with a wrong output. After the first one, a call with the same inputs shows whether the output
+        depends on something else."""
+        if self._has_failed:
+            return TrialFailure(wrong)
+        self._has_failed = True
+        try:
+            again = self._again(call, threads=0)
+        except (CandidateRaised, DeadlinePassed, RunnerEnded):
+            # The process may have ended, and with it further trials.
+            return TrialFailure(wrong, is_final=True)
+        if again is not None and compare_values(actual, again, attrs.evolve(self._limit, strict=True)) is None:
+            return TrialFailure(wrong)
+        return TrialFailure(wrong.with_cause(Cause.RACE, RACE))
+
+    def _again(self, call: DirectCall, *, threads: int) -> Any:
+        """The output of the same call; None if it has another structure."""
+        expected = call.trial.expected
+        reply = self._call(attrs.evolve(call, threads=threads))
+        if compare_described(expected, reply.outputs, self._device) is not None:
+            return None
+        return self._session.exchange.collect(expected, reply.outputs)
 
     def _numbered(self, call: DirectCall) -> DirectCall:
         self._n_calls += 1

@@ -13,6 +13,7 @@ from kernelrl_judge.probes.probe import CallEffects, DirectCall, Probe
 from kernelrl_judge.protocol.call import Call
 from kernelrl_judge.protocol.trees import leaves
 from kernelrl_judge.task.comparison import Tolerance, compare_bytes, compare_values
+from kernelrl_judge.task.located import located
 from kernelrl_judge.task.reference import Trial
 
 __all__ = ["InputsProbe", "inputs_mismatch"]
@@ -63,5 +64,6 @@ def inputs_mismatch(trial: Trial, after: Any, returned: Collection[int], limit: 
         elif not (is_unchanged and number in returned):
             wrong = compare_values(want, got, limit)
             if wrong is not None:
-                return Mismatch("effects", f"input {path}", max_abs=wrong.max_abs, wrong_share=wrong.wrong_share)
+                wrong = located(wrong, want, got, limit)
+                return attrs.evolve(wrong, kind="effects", output=f"input {path}")
     return None

@@ -33,6 +33,8 @@ class DirectCall:
     is_trial: bool = False
     """False: a call on harder inputs, of which the outputs alone are compared."""
     is_last: bool = True
+    threads: int | None = None
+    """Number of threads, 0 for that of the backend; None: the probe `order` chooses it."""
     compares_inputs: bool = False
     counts_operators: bool = True
     """False: a call on other sizes, for which a kernel may call a library."""

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import attrs
 import torch
 
-from kernelrl_core.api.evaluators import EvaluationSettings, Finding, Mismatch
-from kernelrl_judge.peer.recordings import CandidateRecordings
+from kernelrl_core.api.evaluators import Cause, EvaluationSettings, Finding, Mismatch
+from kernelrl_judge.peer.recordings import CandidateRecordings, ReplayFailed
 from kernelrl_judge.peer.session import RunnerSession
 from kernelrl_judge.probes.inputs import inputs_mismatch
 from kernelrl_judge.probes.state import missing_state, state_mismatch
 from kernelrl_judge.probes.stress_calls import StressCall, StressResult, compare_stressed
-from kernelrl_judge.probes.trials import TrialFailure
+from kernelrl_judge.probes.trials import RACE, TrialFailure
 from kernelrl_judge.protocol.frames import FrameKind
 from kernelrl_judge.protocol.values import encode_tree
-from kernelrl_judge.task.comparison import tolerance
+from kernelrl_judge.task.comparison import compare_values, tolerance
 from kernelrl_judge.task.parameter_match import ParameterMatch
 from kernelrl_judge.task.precision import wrong_values
 from kernelrl_judge.task.reference import WARM, Reference, Trial
@@ -38,6 +39,7 @@ class ReplayTrials:
         """Not listed: the nodes of a recording show them (`ownership`)."""
         self.call_us: list[float] = []
         """Device time of each replay of one call."""
+        self._has_failed = False
         self.records_each_call = False
         """Whether the candidate is right only where its calls are recorded with their own parameters."""
 
@@ -64,7 +66,26 @@ class ReplayTrials:
         mismatch = self._compared(reference, trial, compare)
         if mismatch is None:
             return None
-        return TrialFailure(mismatch, is_final=mismatch.kind in ("structure", "shape"))
+        if mismatch.kind in ("structure", "shape"):
+            return TrialFailure(mismatch, is_final=True)
+        return self._wrong_trial(reference, trial, mismatch)
+
+    def _wrong_trial(self, reference: Reference, trial: Trial, wrong: Mismatch) -> TrialFailure:
+        """A trial with a wrong output. After the first one, a replay with the same inputs shows whether the output
+        depends on something else."""
+        if self._has_failed or wrong.kind not in ("values", "non_finite"):
+            return TrialFailure(wrong)
+        self._has_failed = True
+        actual = self._recordings.output(trial.expected, 0)
+        try:
+            has_other_structure = self._replay(reference, trial, is_new=False) is not None
+        except ReplayFailed:
+            return TrialFailure(wrong, is_final=True)
+        if not has_other_structure:
+            again = self._recordings.output(trial.expected, 0)
+            if compare_values(actual, again, attrs.evolve(self._limit, strict=True)) is None:
+                return TrialFailure(wrong)
+        return TrialFailure(wrong.with_cause(Cause.RACE, RACE))
 
     def run_stressed(self, call: StressCall, reference: Reference) -> StressResult:
         """Make a call of the probe `stress`.

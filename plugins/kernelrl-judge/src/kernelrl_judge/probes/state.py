@@ -13,6 +13,7 @@ from kernelrl_judge.findings import finding
 from kernelrl_judge.probes.probe import CallEffects, DirectCall, Probe
 from kernelrl_judge.protocol.call import Call
 from kernelrl_judge.task.comparison import Tolerance, compare_bytes, compare_values
+from kernelrl_judge.task.located import located
 from kernelrl_judge.task.reference import Reference, Trial
 
 __all__ = ["StateProbe", "missing_state", "state_mismatch"]
@@ -50,7 +51,8 @@ def state_mismatch(trial: Trial, after: Mapping[str, torch.Tensor], limit: Toler
     for name, want in trial.state_after.items():
         wrong = compare_values(want, after[name], limit) if name in after else None
         if wrong is not None:
-            return Mismatch("effects", f"state {name}", max_abs=wrong.max_abs, wrong_share=wrong.wrong_share)
+            wrong = located(wrong, want, after[name], limit)
+            return attrs.evolve(wrong, kind="effects", output=f"state {name}")
     return None
 
 

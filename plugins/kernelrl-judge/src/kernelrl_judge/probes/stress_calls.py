@@ -23,6 +23,7 @@ from kernelrl_judge.probes.families import FAMILIES, VARIANTS, harder, is_within
 from kernelrl_judge.protocol.device_memory import give_back_spare
 from kernelrl_judge.protocol.trees import leaves, leaves_bytes, reals, tensors
 from kernelrl_judge.task.comparison import Tolerance, compare_values, tolerance
+from kernelrl_judge.task.located import located
 from kernelrl_judge.task.open_elements import with_open_elements
 from kernelrl_judge.task.precision import ROUNDING, error_shares, largest_error, rounding_unit
 from kernelrl_judge.task.reference import FIRST_STRESSED, LEARNED, RESIZED, Reference, StressFacts
@@ -169,9 +170,9 @@ def stress_call(
         is_in_range: move its inputs into the range of the task.
     """
     facts = _stress_facts(reference)
+    call: StressCall | str
     if family == "sizes":
-        resized = reference.resized_inputs(RESIZED)
-        call = "" if resized is None else _call(reference, "sizes", resized, resized, RESIZED, facts)
+        call = _resized_call(reference, facts)
     else:
         call = _call_of_family(reference, family, FIRST_STRESSED - [*FAMILIES].index(family), facts, is_in_range)
     if isinstance(call, StressCall):
@@ -179,6 +180,15 @@ def stress_call(
     if call and family != "sizes":
         inapplicable.append(f"{family}: {call}")
     return None
+
+
+def _resized_call(reference: Reference, facts: StressFacts) -> StressCall | str:
+    """The call on inputs of other sizes, or the reason why there is none."""
+    try:
+        inputs = reference.resized_inputs(RESIZED)
+    except TaskError:
+        return "the inputs of other sizes fail"
+    return "" if inputs is None else _call(reference, "sizes", inputs, inputs, RESIZED, facts)
 
 
 def stress_calls(reference: Reference, inapplicable: list[str]) -> Iterator[StressCall]:
@@ -221,12 +231,13 @@ def _call_of_family(
 
 def compare_stressed(call: StressCall, actual: Any) -> StressResult:
     """Compare an output, whose structure is the expected one, with the output in double precision."""
-    mismatch = compare_values(call.exact, actual, call.limit)
+    exact = call.exact
+    mismatch = compare_values(exact, actual, call.limit)
     if mismatch is not None and mismatch.kind == "values":
-        opened = with_open_elements(call.reference, call.inputs, call.index, call.exact, actual, call.limit)
-        mismatch = compare_values(opened, actual, call.limit)
+        exact = with_open_elements(call.reference, call.inputs, call.index, exact, actual, call.limit)
+        mismatch = compare_values(exact, actual, call.limit)
     if mismatch is not None:
-        return StressResult(mismatch)
+        return StressResult(located(mismatch, exact, actual, call.limit, call.inputs))
     ratios = []
     for _, exact, own, got in leaves(*map(reals, (call.exact, call.expected, actual))):
         if isinstance(exact, torch.Tensor) and exact.is_floating_point() and exact.numel():

@@ -6,7 +6,13 @@ import attrs
 
 from kernelrl_core.api.evaluators import Finding, Mismatch
 
-__all__ = ["TrialFailure", "TrialResults"]
+__all__ = ["RACE", "TrialFailure", "TrialResults"]
+
+RACE = (
+    "another call with the same inputs has a different result: threads or programs race, or the call uses what an "
+    "earlier one left."
+)
+"""Evidence of the cause `race`."""
 
 
 @attrs.frozen

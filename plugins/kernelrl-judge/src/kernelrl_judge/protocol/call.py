@@ -45,7 +45,11 @@ class Call(Order):
     """Byte that fills free memory before the call."""
     poisoned_bytes: Sequence[int] = ()
     """Sizes in bytes of the device memory that is filled with it."""
-    changes_order: bool = False
-    """Threads of the CPU, and programs of an interpreted launch, work in another order."""
+    threads: int = 0
+    """Number of threads of the CPU, if it is not that of the backend. Programs of an interpreted launch then have a
+    random order."""
+    repeats: bool = False
+    """The call is made again and again with other numbers of threads, and that output is returned which differs most
+    from the first one."""
     lists_operators: bool = False
     """A frame of kind `FACTS` with torch's operators follows the result."""

@@ -39,7 +39,7 @@ class ComparedCalls:
             self._poison(order.poison, order.poisoned_bytes)
         candidate.impose(order.state)
         executed: Any = None
-        with self._order_of_work(changes=order.changes_order):
+        with self._order_of_work(order.threads):
             if order.lists_operators:
                 # On a GPU only these calls need the module.
                 from kernelrl_judge.runner.operators import listed
@@ -50,6 +50,8 @@ class ComparedCalls:
                 )
             else:
                 output = attempt(Phase.FORWARD, lambda: candidate.forward(arguments))
+        if order.repeats:
+            output = attempt(Phase.FORWARD, lambda: self._most_different(order, output))
         state = attempt(Phase.EXPORT, lambda: candidate.state.values(order.returned_state, candidate.device))
         others = [arguments if order.returns_inputs else None, state]
         body = attempt(Phase.EXPORT, lambda: encode_tree(candidate.exported(output, others)))
@@ -60,13 +62,26 @@ class ComparedCalls:
             facts = {"operators": executed.operators, "launches": executed.launches}
             self._channel.reply(FrameKind.FACTS, encode_tree(facts))
 
-    def _order_of_work(self, *, changes: bool) -> contextlib.AbstractContextManager[None]:
+    def _most_different(self, order: Call, output: Any) -> Any:
+        """An output of the same call with other numbers of threads: the one that differs most."""
+        from kernelrl_judge.runner.reordering import most_different
+
+        candidate = self._candidate
+
+        def call() -> Any:
+            arguments = candidate.inputs.values(order.arguments, candidate.device)
+            candidate.impose(order.state)
+            return candidate.forward(arguments)
+
+        return most_different(call, output)
+
+    def _order_of_work(self, threads: int) -> contextlib.AbstractContextManager[None]:
         """A context in which threads and programs work in the usual order, or in another one."""
-        if not changes:
+        if not threads:
             return contextlib.nullcontext()
         from kernelrl_judge.runner.reordering import reordered
 
-        return reordered(threads=self._candidate.mode == "cpu")
+        return reordered(threads=threads if self._candidate.mode == "cpu" else 0)
 
     def _poison(self, byte: int, sizes: Sequence[int]) -> None:
         """Poison free memory: a call must not pass with memory that it allocates and does not write."""

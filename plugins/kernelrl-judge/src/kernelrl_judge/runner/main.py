@@ -8,6 +8,7 @@ judge believes none of its messages: see `kernelrl_judge.protocol.frames`.
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import functools
 import json
 import os
@@ -109,13 +110,15 @@ def _enter_sandbox(
 
 
 def _redirect_standard_files(log: int) -> None:
-    """Have prints and errors written to the log, and nothing read from standard input."""
+    """Have prints, errors and faults written to the log, and nothing read from standard input."""
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.close(log)
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
+    # The line in which a fault ends this process.
+    faulthandler.enable(file=2, all_threads=False)
 
 
 def _make_context() -> None:

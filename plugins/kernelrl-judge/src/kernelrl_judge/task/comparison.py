@@ -32,7 +32,7 @@ import torch
 from kernelrl_core.api.evaluators import EvaluationSettings, Mismatch
 from kernelrl_judge.limits import LIMITS
 from kernelrl_judge.protocol.plain_values import plain
-from kernelrl_judge.protocol.trees import decoded, leaves
+from kernelrl_judge.protocol.trees import decoded, leaves, real
 from kernelrl_judge.protocol.values import ObjectLeaf, TensorLeaf
 
 __all__ = [
@@ -46,6 +46,7 @@ __all__ = [
     "element_scales",
     "root_mean_square",
     "tolerance",
+    "wrong_elements",
 ]
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
@@ -204,6 +205,49 @@ def _equal_bytes(first: torch.Tensor, second: torch.Tensor) -> bool:
 
 
 def _compare_tensor(expected: torch.Tensor, actual: torch.Tensor, limit: Tolerance, path: str) -> Mismatch | None:
+    found = [
+        (want.numel(), None if wrong is None else _difference(want, got, wrong, path))
+        for want, got, wrong in _judged_blocks(expected, actual, limit, path)
+    ]
+    wrong = [(count, mismatch) for count, mismatch in found if mismatch is not None]
+    if not wrong or len(found) == 1:
+        return found[0][1]
+    first = next((mismatch for _, mismatch in wrong if mismatch.kind == "non_finite"), wrong[0][1])
+    n_elements = sum(count for count, _ in found)
+    return attrs.evolve(
+        first,
+        max_abs=max((mismatch.max_abs for _, mismatch in wrong if mismatch.max_abs is not None), default=None),
+        mean_abs=sum(count * (mismatch.mean_abs or 0.0) for count, mismatch in wrong) / n_elements,
+        wrong_share=sum(count * (mismatch.wrong_share or 0.0) for count, mismatch in wrong) / n_elements,
+    )
+
+
+def wrong_elements(expected: torch.Tensor, actual: torch.Tensor, limit: Tolerance, path: str) -> torch.Tensor:
+    """Which elements are outside of the tolerance.
+
+    Args:
+        expected, actual: outputs of one shape.
+        path: path of the output.
+
+    Returns:
+        Truth values in the shape of the output.
+    """
+    parts = [
+        torch.zeros(want.shape, dtype=torch.bool, device=want.device) if wrong is None else wrong
+        for want, _, wrong in _judged_blocks(expected, actual, limit, path)
+    ]
+    # Blocks are groups of rows, or of columns where one row is too long.
+    n_columns = as_rows(real(expected)).shape[1]
+    rows = torch.cat(parts, dim=0 if parts[0].shape[1] == n_columns else 1)
+    if expected.is_complex():
+        return rows.reshape(*expected.shape, 2).any(-1)
+    return rows.reshape(expected.shape)
+
+
+def _judged_blocks(
+    expected: torch.Tensor, actual: torch.Tensor, limit: Tolerance, path: str
+) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]]:
+    """Blocks of both outputs that are compared at once, with their wrong elements; None if all are right."""
     actual = actual.to(expected.device)
     atol, rtol = limit.atol_of(actual.dtype), limit.rtol_of(actual.dtype)
     expected, actual = decoded(expected), decoded(actual)
@@ -214,20 +258,8 @@ def _compare_tensor(expected: torch.Tensor, actual: torch.Tensor, limit: Toleran
         expected, actual = torch.view_as_real(expected), torch.view_as_real(actual)
     expected, actual = as_rows(expected), as_rows(actual)
     bounds = _Bounds(limit, atol, rtol, element_scales(expected, limit, path), limit.own_errors.get(path, 0.0))
-    found = [
-        (want.numel(), _compare_block(want, got, attrs.evolve(bounds, scale=scale), path))
-        for want, got, scale in _blocks(expected, actual, bounds.scale)
-    ]
-    wrong = [(count, mismatch) for count, mismatch in found if mismatch is not None]
-    if not wrong or len(found) == 1:
-        return found[0][1]
-    first = next((mismatch for _, mismatch in wrong if mismatch.kind == "non_finite"), wrong[0][1])
-    return attrs.evolve(
-        first,
-        max_abs=max((mismatch.max_abs for _, mismatch in wrong if mismatch.max_abs is not None), default=None),
-        mean_abs=sum(count * (mismatch.mean_abs or 0.0) for count, mismatch in wrong) / expected.numel(),
-        wrong_share=sum(count * (mismatch.wrong_share or 0.0) for count, mismatch in wrong) / expected.numel(),
-    )
+    for want, got, scale in _blocks(expected, actual, bounds.scale):
+        yield want, got, _wrong_in_block(want, got, attrs.evolve(bounds, scale=scale))
 
 
 def as_rows(tensor: torch.Tensor) -> torch.Tensor:
@@ -313,31 +345,28 @@ class _Bounds:
     """Error of the reference itself, as a share of the scale."""
 
 
-def _compare_block(expected: torch.Tensor, actual: torch.Tensor, bounds: _Bounds, path: str) -> Mismatch | None:
-    limit = bounds.limit
-    if not limit.strict:
-        return _compare_as_allclose(expected, actual, bounds, path)
-    if not expected.is_floating_point():
-        if torch.equal(expected, actual):
-            return None
-        return _differences(expected.double(), actual.double(), expected != actual, path)
-    if _surely_close(expected, actual, bounds):
+def _wrong_in_block(expected: torch.Tensor, actual: torch.Tensor, bounds: _Bounds) -> torch.Tensor | None:
+    """Which elements are wrong; None if none is."""
+    if not bounds.limit.strict:
+        wrong = ~torch.isclose(expected, actual, rtol=bounds.rtol, atol=bounds.atol)
+    elif not expected.is_floating_point():
+        wrong = expected != actual
+    elif _surely_close(expected, actual, bounds):
         return None
-    want, got = expected.double(), actual.double()
-    finite = torch.isfinite(want)
-    if not torch.equal(finite, torch.isfinite(got)):
-        wrong = finite != torch.isfinite(got)
-        return Mismatch("non_finite", path, wrong_share=float(wrong.double().mean()))
+    else:
+        wrong = _beyond_tolerance(expected.double(), actual.double(), bounds)
+    return wrong if bool(wrong.any()) else None
+
+
+def _beyond_tolerance(want: torch.Tensor, got: torch.Tensor, bounds: _Bounds) -> torch.Tensor:
+    """Which elements are outside of the tolerance of profile `strict`, in double precision."""
     is_same_infinity = torch.isnan(want) & torch.isnan(got) | (want == got)
     allowed = bounds.atol * bounds.scale + bounds.rtol * want.abs()
     if bounds.own_error:
         by_own_error = LIMITS.errors * bounds.own_error * bounds.scale
         allowed = torch.maximum(allowed, torch.minimum(LIMITS.loosest * allowed, by_own_error))
     is_close = (got - want).abs() <= allowed
-    wrong = ~torch.where(finite, is_close, is_same_infinity)
-    if not bool(wrong.any()):
-        return None
-    return _differences(torch.where(finite, want, 0.0), torch.where(finite, got, 0.0), wrong, path)
+    return ~torch.where(torch.isfinite(want), is_close, is_same_infinity)
 
 
 def _surely_close(expected: torch.Tensor, actual: torch.Tensor, bounds: _Bounds) -> bool:
@@ -351,25 +380,16 @@ def _surely_close(expected: torch.Tensor, actual: torch.Tensor, bounds: _Bounds)
     return bool(is_close.all())
 
 
-def _compare_as_allclose(expected: torch.Tensor, actual: torch.Tensor, bounds: _Bounds, path: str) -> Mismatch | None:
-    wrong = ~torch.isclose(expected, actual, rtol=bounds.rtol, atol=bounds.atol)
-    if not bool(wrong.any()):
-        return None
+def _difference(expected: torch.Tensor, actual: torch.Tensor, wrong: torch.Tensor, path: str) -> Mismatch:
+    """The difference of a block with wrong elements."""
     want, got = expected.double(), actual.double()
+    share = float(wrong.double().mean())
     finite = torch.isfinite(want) & torch.isfinite(got)
     if bool((wrong & ~finite).any()):
-        return Mismatch("non_finite", path, wrong_share=float(wrong.double().mean()))
-    return _differences(torch.where(finite, want, 0.0), torch.where(finite, got, 0.0), wrong, path)
-
-
-def _differences(want: torch.Tensor, got: torch.Tensor, wrong: torch.Tensor, path: str) -> Mismatch:
-    difference = (got - want).abs()
+        return Mismatch("non_finite", path, wrong_share=share)
+    difference = torch.where(finite, got - want, 0.0).abs()
     return Mismatch(
-        "values",
-        path,
-        max_abs=float(difference.max()) if difference.numel() else None,
-        mean_abs=float(difference.mean()) if difference.numel() else None,
-        wrong_share=float(wrong.double().mean()) if wrong.numel() else None,
+        "values", path, max_abs=float(difference.max()), mean_abs=float(difference.mean()), wrong_share=share
     )
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import attrs
 import torch
 
-from kernelrl_core.api.evaluators import Mismatch
+from kernelrl_core.api.evaluators import Cause, Mismatch
 from kernelrl_judge.limits import LIMITS
 from kernelrl_judge.protocol.trees import leaves, mapped, reals, tensors
 from kernelrl_judge.task.comparison import (
@@ -26,16 +26,19 @@ from kernelrl_judge.task.comparison import (
     element_scales,
     root_mean_square,
 )
+from kernelrl_judge.task.located import located
 from kernelrl_judge.task.open_elements import with_open_elements
 from kernelrl_judge.task.reference import LEARNED, Reference
 from kernelrl_judge.task.source import TaskError
 
-__all__ = ["ROUNDING", "TEN_BITS", "error_shares", "largest_error", "rounding_unit", "wrong_values"]
+__all__ = ["ROUNDING", "error_shares", "largest_error", "rounding_unit", "wrong_values"]
 
 ROUNDING = {torch.float64: 2.0**-53, torch.float32: 2.0**-24, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}
 """Relative error of rounding, by dtype."""
-TEN_BITS = "ten_bits"
-"""`Mismatch.expected` of an error that factors of ten bits explain."""
+_TEN_BITS = (
+    'the error is that of factors rounded to 10 bits, as in TF32 or fp16: use input_precision="ieee" in tl.dot, and '
+    "leave torch.backends.cuda.matmul.allow_tf32 off."
+)
 _DRAWS = 8
 """Number of inputs over which the usual scale of an output is measured."""
 _ERROR_DRAWS = 4
@@ -88,15 +91,18 @@ def wrong_values(
         expected: the outputs of the reference.
     """
     wrong = compare_values(expected, actual, limit)
+    if wrong is None:
+        return None
     # Outputs of calls that change the state depend on the calls before them.
-    if wrong is None or wrong.kind != "values" or not limit.strict or reference.changed_state:
-        return wrong
+    if wrong.kind != "values" or not limit.strict or reference.changed_state:
+        return located(wrong, expected, actual, limit, inputs)
     exact = None
     with contextlib.suppress(TaskError, torch.OutOfMemoryError):
         exact = reference.exact(inputs, index)
     if exact is None:
         opened = with_open_elements(reference, inputs, index, expected, actual, limit)
-        return None if compare_values(opened, actual, limit) is None else wrong
+        wrong = compare_values(opened, actual, limit)
+        return None if wrong is None else located(wrong, opened, actual, limit, inputs)
     allowed = attrs.evolve(limit, scales=_usual_scales(reference))
     allowed = attrs.evolve(allowed, own_errors=_own_errors(reference, exact, expected, allowed))
     if compare_values(exact, actual, allowed) is None:
@@ -104,11 +110,13 @@ def wrong_values(
     # Indices and other integers of double precision belong to other ties.
     mixed = _exact_floats(exact, expected)
     opened = with_open_elements(reference, inputs, index, mixed, actual, allowed)
-    if compare_values(opened, actual, allowed) is None:
+    wrong = compare_values(opened, actual, allowed)
+    if wrong is None:
         return None
+    found = located(wrong, opened, actual, allowed, inputs)
     if reference.dtype is torch.float32 and _is_of_ten_bits(reference, inputs, index, exact, actual):
-        return attrs.evolve(wrong, expected=TEN_BITS)
-    return wrong
+        return found.with_cause(Cause.FACTORS, _TEN_BITS)
+    return found
 
 
 def _exact_floats(exact: Any, expected: Any) -> Any:

@@ -26,12 +26,12 @@ from kernelrl_judge.task.source import (
     TaskError,
     constructor_arguments,
     fitted_sizes,
-    free_sizes,
     listed_inputs,
     of_task,
     plain_output,
     require_carried,
     require_comparable,
+    resized,
 )
 
 __all__ = [
@@ -365,16 +365,13 @@ class Reference:
         return self.facts.domains
 
     def resized_inputs(self, index: int) -> list[Any] | None:
-        """Fresh inputs of other sizes; None if the task has no named sizes on which only its inputs depend."""
-        names = self._module.__dict__
-        sizes = {name: size for name, size in free_sizes(self._module).items() if size >= _MIN_RESIZED}
-        if not sizes:
-            return None
-        try:
-            names.update({name: size // 2 + 1 for name, size in sizes.items()})
-            return self.inputs(index)
-        finally:
-            names.update(sizes)
+        """Fresh inputs of other sizes; None if the task has no sizes on which only its inputs depend.
+
+        Raises:
+            TaskError: `get_inputs` fails with them.
+        """
+        with resized(self._module, _MIN_RESIZED) as has_sizes:
+            return self.inputs(index) if has_sizes else None
 
     def many_inputs(self, index: int, count: int) -> list[list[Any]]:
         """Fresh inputs of several calls, drawn one after the other. Equal for equal seed, index, count and device."""

@@ -12,6 +12,7 @@ import linecache
 import re
 import signal
 import sys
+import traceback
 import types
 from collections.abc import Iterator
 from typing import Any
@@ -35,6 +36,7 @@ __all__ = [
     "plain_output",
     "require_carried",
     "require_comparable",
+    "resized",
 ]
 
 _LIMIT_S = 300.0
@@ -69,6 +71,60 @@ def free_sizes(module: types.ModuleType) -> dict[str, int]:
     }
 
 
+@contextlib.contextmanager
+def resized(module: types.ModuleType, least: int) -> Iterator[bool]:
+    """Have `get_inputs` draw inputs of other sizes within the context: n/2 + 1 in place of n.
+
+    The sizes are those of `free_sizes`, and the whole numbers written in `get_inputs` that occur nowhere else.
+
+    Args:
+        least: smallest size that changes.
+
+    Yields:
+        Whether there is a size to change.
+    """
+    names = module.__dict__
+    function = module.get_inputs
+    code = function.__code__
+    sizes = {name: size for name, size in free_sizes(module).items() if size >= least}
+    elsewhere = _numbers_elsewhere(module)
+
+    def changed(constant: Any) -> Any:
+        if isinstance(constant, tuple):
+            return tuple(map(changed, constant))
+        is_size = type(constant) is int and constant >= least and constant not in elsewhere
+        return constant // 2 + 1 if is_size else constant
+
+    constants = changed(code.co_consts)
+    try:
+        names.update({name: size // 2 + 1 for name, size in sizes.items()})
+        function.__code__ = code.replace(co_consts=constants)
+        yield bool(sizes) or constants != code.co_consts
+    finally:
+        names.update(sizes)
+        function.__code__ = code
+
+
+def _numbers_elsewhere(module: types.ModuleType) -> set[Any]:
+    """Constants in functions of a task's module other than `get_inputs`, with their defaults, and the values of the
+    names that they use."""
+    inputs = module.get_inputs.__code__
+    names = module.__dict__
+    codes = [code for code in _codes(names, module.__name__) if code is not inputs]
+    constants = [constant for code in codes for constant in code.co_consts]
+    values = [names.get(name) for code in codes for name in code.co_names]
+    defaults = [value for function in _functions(names, module.__name__) for value in function.__defaults__ or ()]
+    found: set[Any] = set()
+    remaining = [*constants, *values, *defaults]
+    while remaining:
+        value = remaining.pop()
+        if isinstance(value, tuple | list):
+            remaining += value
+        elif type(value) is int:
+            found.add(value)
+    return found
+
+
 def fit(module: types.ModuleType, budget_bytes: int) -> dict[str, int]:
     """Halve the largest free size of a task until its inputs fit into a number of bytes.
 
@@ -87,13 +143,19 @@ def fit(module: types.ModuleType, budget_bytes: int) -> dict[str, int]:
 
 def _codes(names: dict[str, Any], module_name: str) -> Iterator[types.CodeType]:
     """Code of the functions of a module and of the methods of its classes, and all code that is nested in them."""
+    for function in _functions(names, module_name):
+        yield from _nested(function.__code__)
+
+
+def _functions(names: dict[str, Any], module_name: str) -> Iterator[types.FunctionType]:
+    """Functions of a module and methods of its classes."""
     for value in names.values():
         if isinstance(value, staticmethod | classmethod):
             value = value.__func__
         if isinstance(value, types.FunctionType) and value.__module__ == module_name:
-            yield from _nested(value.__code__)
+            yield value
         elif isinstance(value, type) and value.__module__ == module_name:
-            yield from _codes(dict(vars(value)), module_name)
+            yield from _functions(dict(vars(value)), module_name)
 
 
 def _nested(code: types.CodeType) -> Iterator[types.CodeType]:
@@ -120,7 +182,7 @@ def load_reference(source: str, task_id: str, budget_bytes: int | None = None) -
     """
     name = "kernelrl_task_" + hashlib.sha256(source.encode("utf-8", "surrogatepass")).hexdigest()[:16]
     module = types.ModuleType(name)
-    module.__file__ = f"<task {task_id}>"
+    module.__file__ = _file(task_id)
     # Copies of objects of the task look up the module of their class.
     sys.modules[name] = module
     # `torch.jit.script` and `inspect` read the source of functions.
@@ -254,9 +316,21 @@ def of_task(task_id: str, place: str) -> Iterator[None]:
             wanted = f"{int(wanted_bytes[1]) / (1 << 30):.4g} GiB"
             raise TaskError(_needs_memory(task_id, place, wanted, "this machine has less free")) from error
         text = " ".join(str(error).split())[:_MAX_ERROR_CHARACTERS]
-        raise TaskError(f"task {task_id}: {place} failed: {type(error).__name__}: {text}") from error
+        line = _line(error, task_id)
+        raise TaskError(f"task {task_id}: {line}{place} failed: {type(error).__name__}: {text}") from error
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _line(error: BaseException, task_id: str) -> str:
+    """The last line of the task in the traceback of an error; empty if there is none."""
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == _file(task_id)]
+    return f"line {lines[-1]}: " if lines else ""
+
+
+def _file(task_id: str) -> str:
+    """Name of the task's file in tracebacks."""
+    return f"<task {task_id}>"
 
 
 def _needs_memory(task_id: str, place: str, wanted: str, available: str) -> str:

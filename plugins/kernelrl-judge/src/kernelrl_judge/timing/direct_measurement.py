@@ -10,16 +10,21 @@ On the CPU each output is copied to its place before the next call, on either si
 process is subtracted from both. The runner is stopped while its inputs are written and while the reference is timed, so
 that it can neither start early nor disturb the reference. A window takes at least its CPU time divided by the number of
 threads that both sides have.
+
+Other programs may keep threads of a window waiting for a processor. On the CPU the system reports that time, and it
+does not count. Where it was a large share and the speedup remains uncertain, the windows are made once more; then there
+is no speedup.
 """
 
 from __future__ import annotations
 
 import copy
 import math
+import os
 import random
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -42,9 +47,10 @@ from kernelrl_judge.task.torch_settings import settings_of_task
 from kernelrl_judge.timed_calls import host_memory
 from kernelrl_judge.timed_calls.outputs import copy_outputs
 from kernelrl_judge.timed_calls.window import call_window
-from kernelrl_judge.timing.statistics import BYTES_OF_TENSOR, MAX_TENSORS, Timing, WrongWindow, make_rounds
+from kernelrl_judge.timing.statistics import BYTES_OF_TENSOR, MAX_TENSORS, NotTimed, Timing, WrongWindow, make_rounds
+from kernelrl_sandbox.freezing import waited_s
 
-__all__ = ["DirectMeasurement", "beyond_window_s", "constant_cost_s"]
+__all__ = ["DirectMeasurement", "TimedWindow", "constant_cost_s", "counted_window", "longest_wait_s"]
 
 _SETTLED_SHARE = 0.012
 """Share of a median within which it counts as known."""
@@ -64,12 +70,39 @@ _MAX_CPU_SHARE = 1.05
 """CPU time of a window for each of its threads, as a share of its length."""
 
 
+_BUSY_SHARE = 0.1
+"""Share of the time of the windows that threads wait, above which other programs disturb them."""
+_MAX_SPREAD = 3.0
+"""Largest ratio of the ends of the interval of a speedup that was measured beside other programs."""
+_ATTEMPTS = 2
+
+
 @attrs.frozen
 class _WindowTimes:
     """Seconds of one window of each side."""
 
     candidate_s: float
     baseline_s: float
+    waited_s: float
+    """Time of both windows in which a thread waited for a processor. It does not count in the others."""
+
+
+@attrs.frozen
+class _Stopwatch:
+    """Times of this process at the start of a window."""
+
+    at: float
+    """On the clock `time.perf_counter`."""
+    waited_s: dict[int, float]
+
+    @classmethod
+    def start(cls) -> _Stopwatch:
+        waited_before_s = waited_s([os.getpid()])
+        return cls(time.perf_counter(), waited_before_s)
+
+    def waiting_s(self) -> float:
+        """Time since then in which a thread of this process waited for a processor."""
+        return longest_wait_s(self.waited_s, waited_s([os.getpid()]))
 
 
 @attrs.frozen
@@ -128,16 +161,27 @@ class DirectMeasurement:
 
         Raises:
             WrongWindow: an output of a timed call is wrong.
+            NotTimed: other programs keep the processors busy.
             What `RunnerChannel.expect` raises.
         """
         self._draws.draw()
         self._find_lengths()
-        make_rounds(
-            lambda: self._rounds.append(self._make_round()),
-            self._times_until_now,
-            most=max_rounds,
-            budget_s=_BUDGET_S[self._device],
-            share=_SETTLED_SHARE,
+        for _ in range(_ATTEMPTS):
+            self._rounds = []
+            make_rounds(
+                lambda: self._rounds.append(self._make_round()),
+                self._times_until_now,
+                most=max_rounds,
+                budget_s=_BUDGET_S[self._device],
+                share=_SETTLED_SHARE,
+            )
+            share = self._waiting_share()
+            low, high = self.result().speedup_ci
+            if share < _BUSY_SHARE or high <= _MAX_SPREAD * low:
+                return
+        raise NotTimed(
+            f"other programs keep the processors busy: timed calls waited {100 * share:.0f} % of the time, and the "
+            f"speedup is between {low:.2g} and {high:.2g}"
         )
 
     def release(self) -> None:
@@ -157,6 +201,7 @@ class DirectMeasurement:
             rounds=len(self._rounds),
             calls_per_window=self._calls.candidate,
             baseline_calls_per_window=self._calls.baseline,
+            waiting_share=round(self._waiting_share(), 3),
         )
         return Timing.of(candidate_us, baseline_us, facts)
 
@@ -165,6 +210,13 @@ class DirectMeasurement:
         candidate_s = [made.full.candidate_s for made in self._rounds]
         baseline_s = [made.full.baseline_s for made in self._rounds]
         return [candidate_s, baseline_s]
+
+    def _waiting_share(self) -> float:
+        """Share of the time of the windows in which threads waited for a processor."""
+        windows = [window for made in self._rounds for window in (made.full, made.half)]
+        waited = sum(window.waited_s for window in windows)
+        counted = sum(window.candidate_s + window.baseline_s for window in windows)
+        return waited / (waited + counted)
 
     def _find_lengths(self) -> None:
         """Increase the calls of each side until its windows are long enough."""
@@ -218,13 +270,13 @@ class DirectMeasurement:
         candidate_inputs, baseline_inputs = inputs[: calls.candidate], inputs[: calls.baseline]
         outputs = self._stage(candidate_inputs)
         if self._random.random() < 0.5:
-            candidate_s, actual = self._candidate_window(candidate_inputs, outputs)
-            baseline_s, expected = self._baseline_window(baseline_inputs)
+            candidate, actual = self._candidate_window(candidate_inputs, outputs)
+            baseline, expected = self._baseline_window(baseline_inputs)
         else:
-            baseline_s, expected = self._baseline_window(baseline_inputs)
-            candidate_s, actual = self._candidate_window(candidate_inputs, outputs)
+            baseline, expected = self._baseline_window(baseline_inputs)
+            candidate, actual = self._candidate_window(candidate_inputs, outputs)
         self._compare(candidate_inputs, actual, expected)
-        return _WindowTimes(candidate_s, baseline_s)
+        return _WindowTimes(candidate.seconds, baseline.seconds, waited_s=candidate.waited_s + baseline.waited_s)
 
     def _stage(self, inputs: list[list[Any]]) -> list[Any]:
         """Have the runner prepare a window; returns the places of its outputs."""
@@ -243,9 +295,9 @@ class DirectMeasurement:
         self._channel.order(FrameKind.STAGE, order.encoded(), reply=FrameKind.STAGED)
         return outputs
 
-    def _candidate_window(self, inputs: list[list[Any]], places: list[Any]) -> tuple[float, list[Any]]:
-        """Seconds of a window of the candidate, and its outputs."""
-        spent_s = self._gpu_window_s(inputs) if self._device == "cuda" else self._cpu_window_s(inputs)
+    def _candidate_window(self, inputs: list[list[Any]], places: list[Any]) -> tuple[TimedWindow, list[Any]]:
+        """A window of the candidate, and its outputs."""
+        window = TimedWindow(self._gpu_window_s(inputs)) if self._device == "cuda" else self._cpu_window(inputs)
         # Read before a candidate could make up for work that it has not done.
         outputs = [self._exchange.collect(self._reference.like, place) for place in places]
         self._channel.expect(FrameKind.FACTS)
@@ -256,7 +308,7 @@ class DirectMeasurement:
             if changed is not None:
                 evidence = "an output of a timed call changed after the window had ended"
                 raise WrongWindow(changed, finding("late_write", evidence))
-        return spent_s, outputs
+        return window, outputs
 
     def _gpu_window_s(self, inputs: list[list[Any]]) -> float:
         if self._inputs_come_late:
@@ -268,35 +320,40 @@ class DirectMeasurement:
         self._channel.expect(FrameKind.DONE, spin=True)
         return spent_s
 
-    def _cpu_window_s(self, inputs: list[list[Any]]) -> float:
+    def _cpu_window(self, inputs: list[list[Any]]) -> TimedWindow:
         order = WindowOrder(count=len(inputs)).encoded()
         with self._process.suspended():
             self._exchange.share(inputs)
             ran_before_s = self._process.ran_s()
-            started = time.perf_counter()
+            waited_before_s = self._process.waited_s()
+            watch = _Stopwatch.start()
             self._process.send(FrameKind.WINDOW, order)
         self._channel.expect(FrameKind.DONE)
-        spent_s = self._process.received_at - started
-        return spent_s + beyond_window_s(ran_before_s, self._process.ran_s(), spent_s)
+        spent_s = self._process.received_at - watch.at
+        # This process sleeps while the candidate runs. It waits before that, and when it is to wake up.
+        waiting_s = watch.waiting_s() + longest_wait_s(waited_before_s, self._process.waited_s())
+        return counted_window(spent_s, total_s(ran_before_s, self._process.ran_s()), waiting_s)
 
-    def _baseline_window(self, inputs: list[list[Any]]) -> tuple[float, list[Any]]:
-        """Seconds of a window of the reference while the runner is stopped, and its outputs."""
+    def _baseline_window(self, inputs: list[list[Any]]) -> tuple[TimedWindow, list[Any]]:
+        """A window of the reference while the runner is stopped, and its outputs."""
         with self._process.suspended(), settings_of_task(self._reference.task_id):
             if self._reference.facts.mutates_inputs:
                 inputs = copy.deepcopy(inputs)
             if self._device == "cuda":
                 started = time.perf_counter()
                 outputs = call_window(self._reference.model, inputs, self._device).outputs
-                spent_s = time.perf_counter() - started
+                window = TimedWindow(time.perf_counter() - started)
             else:
                 host_memory.ready(self._allocated_bytes * len(inputs))
                 kept = self._outputs_for(len(inputs))
-                started = time.perf_counter()
+                ran_before_s = time.process_time()
+                watch = _Stopwatch.start()
                 call_window(self._reference.model, inputs, self._device, kept.keep)
-                spent_s = time.perf_counter() - started
+                spent_s = time.perf_counter() - watch.at
+                window = counted_window(spent_s, time.process_time() - ran_before_s, watch.waiting_s())
                 outputs = kept.outputs
             self._reference.restore()
-        return spent_s, outputs
+        return window, outputs
 
     def _compare(self, inputs: list[list[Any]], actual: list[Any], expected: list[Any]) -> None:
         for index, (want, got) in enumerate(zip(expected, actual, strict=False)):
@@ -336,16 +393,41 @@ def constant_cost_s(windows: Sequence[tuple[float, float]], ratio: float) -> flo
     return min(max(constant_s, 0.0), most_s)
 
 
-def beyond_window_s(before_s: dict[int, float], after_s: dict[int, float], window_s: float) -> float:
-    """Time that a window would have taken longer with the number of threads that candidate and reference have.
+@attrs.frozen
+class TimedWindow:
+    """Seconds of one window."""
+
+    seconds: float
+    waited_s: float = 0.0
+    """Time in which a thread waited for a processor, which `seconds` does not contain."""
+
+
+def counted_window(spent_s: float, ran_s: float, waiting_s: float) -> TimedWindow:
+    """A window on the CPU without the time for which other programs had the processors.
+
+    A window counts at least its CPU time divided by the number of threads that candidate and reference have, so no
+    thread of the candidate can make it shorter by waiting, and no further thread by working.
 
     Args:
-        before_s: CPU time of each process of the candidate, by its number, before the window.
-        after_s: the same after it.
+        spent_s: by the judge's clock.
+        ran_s: CPU time of all threads of that side.
+        waiting_s: time that a thread was ready and waited for a processor.
     """
-    ran_s = sum(now_s - before_s.get(pid, 0.0) for pid, now_s in after_s.items())
     least_s = ran_s / torch.get_num_threads()
-    return least_s - window_s if least_s > _MAX_CPU_SHARE * window_s else 0.0
+    if least_s > _MAX_CPU_SHARE * spent_s:
+        return TimedWindow(least_s)
+    counted_s = max(min(least_s, spent_s), spent_s - waiting_s)
+    return TimedWindow(counted_s, spent_s - counted_s)
+
+
+def longest_wait_s(before_s: Mapping[int, float], after_s: Mapping[int, float]) -> float:
+    """Longest time that a thread waited, by its times before and after."""
+    return max((now_s - before_s.get(thread, 0.0) for thread, now_s in after_s.items()), default=0.0)
+
+
+def total_s(before_s: Mapping[int, float], after_s: Mapping[int, float]) -> float:
+    """Sum of the times of processes, by their times before and after."""
+    return sum(now_s - before_s.get(process, 0.0) for process, now_s in after_s.items())
 
 
 class _JudgeOutputs:

@@ -80,7 +80,7 @@ def measure(session: RunnerSession, reference: Reference, measurement: Measureme
 
     Raises:
         WrongWindow: an output of a timed call is wrong.
-        TimesNotConfirmed: the judge's clock does not confirm the times of a replay.
+        NotTimed: the times cannot be trusted.
         What `RunnerChannel.expect` raises.
     """
     settings = reference.settings

@@ -29,9 +29,9 @@ from kernelrl_judge.task.drawn_parameters import ParameterDraws
 from kernelrl_judge.task.precision import wrong_values
 from kernelrl_judge.task.reference import FIRST_TIMED, Reference
 from kernelrl_judge.task.reference_budget import call_seconds
-from kernelrl_judge.timing.statistics import BYTES_OF_TENSOR, MAX_TENSORS, Timing, WrongWindow, make_rounds
+from kernelrl_judge.timing.statistics import BYTES_OF_TENSOR, MAX_TENSORS, NotTimed, Timing, WrongWindow, make_rounds
 
-__all__ = ["ReplayMeasurement", "TimesNotConfirmed", "slots_for"]
+__all__ = ["ReplayMeasurement", "slots_for"]
 
 _BUDGET_S = 0.12
 _ATTEMPTS = 2
@@ -64,10 +64,6 @@ class _ReplayRound:
     @property
     def windows(self) -> list[ReplayWindow]:
         return [*self.candidate_windows, *self.baseline_windows]
-
-
-class TimesNotConfirmed(Exception):
-    """The judge's clock does not confirm the times that the runner reports."""
 
 
 @attrs.define(eq=False)
@@ -135,7 +131,7 @@ class ReplayMeasurement:
 
         Raises:
             WrongWindow: an output of a timed call is wrong.
-            TimesNotConfirmed: the judge's clock does not confirm the times of the device.
+            NotTimed: the judge's clock does not confirm the times of the device.
             What `CandidateRecordings.run` raises.
         """
         for _ in range(_ATTEMPTS):
@@ -150,7 +146,7 @@ class ReplayMeasurement:
             candidate = [window for made in self._rounds for window in made.candidate_windows]
             if clock_agrees(candidate):
                 return
-        raise TimesNotConfirmed("the judge's clock does not confirm the times that the runner reports")
+        raise NotTimed("the judge's clock does not confirm the times that the runner reports")
 
     def release(self) -> None:
         """Free the recordings of the baseline."""

@@ -14,6 +14,7 @@ from kernelrl_core.api.evaluators import Finding, Mismatch, RuntimeStatistics, T
 __all__ = [
     "BYTES_OF_TENSOR",
     "MAX_TENSORS",
+    "NotTimed",
     "Timing",
     "WrongWindow",
     "interval_of_ratio",
@@ -46,6 +47,10 @@ class WrongWindow(Exception):
         self.mismatch = mismatch
         self.finding = finding
         self.changed = changed
+
+
+class NotTimed(Exception):
+    """The times of a candidate cannot be trusted; the text is the reason."""
 
 
 @attrs.frozen
