@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 MODULES = ("kernelrl_core.api", *(f"kernelrl_core.api.{path.stem}" for path in Path(api.__path__[0]).glob("[a-z]*.py")))
 HEAVY = ("commands", "components", "episodes", "monitoring", "recipes", "results", "runs")
 LIGHT = tuple(name for name in MODULES if name.rpartition(".")[2] not in HEAVY)
-PACKAGES = {"api", "errors", "interfaces", "sources", "storage", "types", "version"}
+PACKAGES = {"api", "errors", "interfaces", "service_address", "sources", "storage", "types", "version"}
 """Packages and modules of the core that the modules `LIGHT` may load."""
 KINDS = tuple(kind for kind in KINDS_BY_NAME if kind != "commands")
 
