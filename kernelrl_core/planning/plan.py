@@ -20,6 +20,7 @@ from kernelrl_core.recipe.prerequisites import (
     require_prerequisites,
 )
 from kernelrl_core.recipe.schema import EvalSettings, PriceSettings, Recipe
+from kernelrl_core.rollout.episode import logprobs_temperature
 from kernelrl_core.tasks.curriculum import TaskSchedule
 from kernelrl_core.tasks.selection import eval_tasks, listed, training_tasks
 from kernelrl_core.types import Example, Message, Task
@@ -146,6 +147,7 @@ def _algorithm(recipe: Recipe, steps: int | None) -> dict[str, Any]:
         "top_p": sampling.top_p,
         "top_k": sampling.top_k,
         "reply_tokens": sampling.max_tokens,
+        "logprobs_temperature": logprobs_temperature(recipe),
     }
 
 
@@ -190,6 +192,8 @@ def _algorithm_rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
     norm = "" if facts["max_grad_norm"] is None else f", gradient norm at most {facts['max_grad_norm']:g}"
     top_k = "" if facts["top_k"] < 0 else f", top_k {facts['top_k']}"
     sampling = f"temperature {facts['temperature']:g}, top_p {facts['top_p']:g}{top_k}"
+    if facts["logprobs_temperature"] != facts["temperature"]:
+        sampling += f", log-probabilities at temperature {facts['logprobs_temperature']:g}"
     return [
         ("loss", loss),
         ("advantage", advantage),

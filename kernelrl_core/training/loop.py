@@ -123,7 +123,7 @@ async def train_step(
         async with replacing:
             async for group in replacing:
                 await add(group)
-    require_turns(groups, f"step {step}", resume=f"kernelrl resume {run.directory.word}")
+    require_turns(groups, f"step {step + 1}", resume=f"kernelrl resume {run.directory.word}")
     rolled_out = time.monotonic()
     await rollouts.start_ahead(step)
     batch.sort(key=lambda credit: credit.turn.id)

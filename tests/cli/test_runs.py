@@ -310,8 +310,8 @@ def test_a_damaged_run_is_listed_with_its_damage(kernelrl: Run, tmp_path: Path) 
     (tmp_path / "runs/b/recipe.yaml").unlink()
     listed = kernelrl("runs", "list")
     assert listed.returncode == 0
-    assert "runs/a  damaged  runs/a/metrics.jsonl" in listed.stdout
-    assert "runs/b  damaged  run runs/b has no recipe.yaml" in listed.stdout
+    assert "runs/a  damaged    runs/a/metrics.jsonl" in listed.stdout
+    assert "runs/b  damaged    run runs/b has no recipe.yaml" in listed.stdout
     assert {one["damage"] is None for one in json.loads(kernelrl("runs", "list", "--json").stdout)["runs"]} == {False}
     assert "run runs/b has no recipe.yaml" in kernelrl("status", "b").stderr
 

@@ -240,7 +240,7 @@ def _tasks_and_overrides(words: tuple[str, ...], context: click.Context) -> str:
 
 
 def _checkpoint(value: str, context: click.Context) -> str:
-    return "" if re.fullmatch(r"\d+|last|base", value) else f"no checkpoint {value!r}"
+    return "" if re.fullmatch(r"\d+|last|best|base", value) else f"no checkpoint {value!r}"
 
 
 def _explained(words: tuple[str, ...], context: click.Context) -> str:

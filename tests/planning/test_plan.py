@@ -50,6 +50,13 @@ def test_a_plan_of_single_turns_has_no_returns() -> None:
     assert "not clipped" in found["loss"]
 
 
+def test_a_plan_states_the_temperature_of_the_log_probabilities_where_it_is_another_one() -> None:
+    assert "log-probabilities" not in rows(planned("sampling.temperature=0.8"))["sampling"]
+    at_one = rows(planned("sampling.temperature=0.8", "train.logprobs_at=1"))["sampling"]
+    assert ", log-probabilities at temperature 1, at most " in at_one
+    assert ", log-probabilities at temperature 1, at most " in rows(planned(name="kevin"))["sampling"]
+
+
 class Flagged(TaskSource):
     """Three training tasks, of which one passes with zeros and one equals the held-out task."""
 

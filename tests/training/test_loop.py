@@ -285,7 +285,7 @@ def test_sampling_error_is_counted_and_not_fatal(tmp_path: Path) -> None:
 
 def test_step_without_valid_turns_fails_the_run_and_is_repeated(tmp_path: Path) -> None:
     everything = {SampleId(1, index, attempt, 0) for index in range(2) for attempt in range(4)}
-    with pytest.raises(KernelRLError, match="every sample of step 1 was lost"):
+    with pytest.raises(KernelRLError, match="every sample of step 2 was lost"):
         begin(tmp_path / "run", lose=everything)
     whole, again = begin(tmp_path / "whole"), begin(tmp_path / "run", resume=True)
     assert again.metrics() == whole.metrics()

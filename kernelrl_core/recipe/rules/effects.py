@@ -91,7 +91,10 @@ def _more_than_tasks(recipe: Recipe, merged: Merged, registry: Registry) -> Iter
         return
     try:
         source = registry.make("tasks", recipe.tasks)
-        n_tasks = len(training_tasks(source, recipe.train, recipe.eval.split)[0])
+        n_tasks = len(listed(source, recipe.train.split))
+        # Exclusions take time to find, and never take as many tasks.
+        if n_tasks < _MANY_BATCHES * recipe.train.tasks_per_step:
+            n_tasks = len(training_tasks(source, recipe.train, recipe.eval.split)[0])
         n_held_out = len(listed(source, recipe.eval.split)) if recipe.eval.max_tasks is not None else None
     except Exception:  # plugin code or a missing prerequisite; reported by other rules
         return
@@ -135,6 +138,10 @@ def _searches_without(method: str) -> Callable[[Recipe], bool]:
 def _beyond_context(recipe: Recipe) -> bool:
     limit = recipe.policy.options.context_limit()
     return limit is not None and recipe.sampling.max_tokens >= limit
+
+
+_MANY_BATCHES = 4
+"""Number of batches in a split that is larger than a batch whatever tasks are excluded."""
 
 
 def _samples_per_step(recipe: Recipe) -> int:
