@@ -40,6 +40,8 @@ class OpenAIServer:
         """As in vLLM: name of a loaded adapter -> directory of its files."""
         self.logprobs = True
         self.reasoning = ""
+        self.model_facts: dict[str, Any] = {}
+        """Further fields of the model in `/models`."""
         server = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -73,7 +75,7 @@ class OpenAIServer:
         self._http.server_close()
 
     def _models(self, http: BaseHTTPRequestHandler) -> None:
-        model = {"id": "tiny", "object": "model", "created": 0, "owned_by": "test"}
+        model = {"id": "tiny", "object": "model", "created": 0, "owned_by": "test", **self.model_facts}
         if self.max_model_len is not None:
             model["max_model_len"] = self.max_model_len
         _send(http, 200, {"object": "list", "data": [model]})

@@ -170,6 +170,13 @@ def test_the_context_length_is_read_from_the_endpoint(server: OpenAIServer) -> N
     assert started(options(server)).context_tokens == 100_000
 
 
+@pytest.mark.parametrize("facts", [{"max_model_len": 512}, {"context_length": 512}, {"meta": {"n_ctx": 512}}])
+def test_the_context_length_is_found_where_servers_report_it(facts: dict[str, Any], server: OpenAIServer) -> None:
+    server.max_model_len = None
+    server.model_facts = facts
+    assert started(options(server)).context_tokens == 512
+
+
 @pytest.mark.parametrize("stated", [5000, 200_000])
 def test_the_smaller_of_two_context_lengths_applies(stated: int, server: OpenAIServer) -> None:
     assert started(options(server, context_tokens=stated)).context_tokens == min(stated, 100_000)

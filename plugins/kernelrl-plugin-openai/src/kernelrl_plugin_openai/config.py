@@ -34,8 +34,8 @@ class OpenAIConfig(PolicyConfig):
     api_key_env: str | None = "OPENAI_API_KEY"
     """Environment variable that holds the API key. Null: the endpoint needs no key."""
     context_tokens: PositiveInt | None = None
-    """Maximum tokens of prompt and reply together. A smaller length that the endpoint reports applies; vLLM reports
-    one, OpenAI does not. Null: that of the endpoint."""
+    """Maximum tokens of prompt and reply together. A smaller length that the endpoint reports applies; vLLM and
+    llama.cpp report one, OpenAI does not. Null: that of the endpoint."""
     logprobs: bool = True
     """Request the log-probability of each token. Set false for endpoints without them; the tokens of a reply are then
     counted by the endpoint only."""

@@ -56,8 +56,8 @@ class OpenAIPolicy(Policy):
         hello = {"messages": [{"role": "user", "content": "Say yes."}], **endpoint.limit(16), **self._token_fields()}
         await endpoint.probe(hello, self._reply)
         options = self._options
-        length = getattr((await endpoint.models()).get(options.model), "max_model_len", None)
-        if isinstance(length, int) and length > 0:
+        length = _context_length((await endpoint.models()).get(options.model))
+        if length is not None:
             self.context_tokens = min(length, options.context_tokens or length)
         if not self.context_tokens:
             raise UsageError(
@@ -150,3 +150,12 @@ def _counted(usage: Any) -> tuple[int, int] | None:
     if not isinstance(prompt, int) or not isinstance(reply, int) or min(prompt, reply) < 0:
         return None
     return prompt, reply
+
+
+def _context_length(model: Any) -> int | None:
+    """Context length in the description of a model, as vLLM (`max_model_len`), gateways (`context_length`) and llama.cpp
+    (`meta.n_ctx`) report it; None if it has none."""
+    meta = getattr(model, "meta", None)
+    names = (getattr(model, "max_model_len", None), getattr(model, "context_length", None))
+    found = (*names, meta.get("n_ctx") if isinstance(meta, Mapping) else None)
+    return next((length for length in found if isinstance(length, int) and length > 0), None)
