@@ -153,8 +153,8 @@ def _counted(usage: Any) -> tuple[int, int] | None:
 
 
 def _context_length(model: Any) -> int | None:
-    """Context length in the description of a model, as vLLM (`max_model_len`), gateways (`context_length`) and llama.cpp
-    (`meta.n_ctx`) report it; None if it has none."""
+    """Context length in the description of a model: `max_model_len` of vLLM, `context_length` of gateways, `meta.n_ctx`
+    of llama.cpp; None if it has none."""
     meta = getattr(model, "meta", None)
     names = (getattr(model, "max_model_len", None), getattr(model, "context_length", None))
     found = (*names, meta.get("n_ctx") if isinstance(meta, Mapping) else None)

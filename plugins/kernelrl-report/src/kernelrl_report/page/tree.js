@@ -1,7 +1,7 @@
 // The attempts of a search as a tree: each at the right of the kernel that it continues from.
 
 const STEP_X = 92;
-const STEP_Y = 30;
+const STEP_Y = 36;
 const EDGE = 26;
 
 const isSearch = (records) => records.some((record) => record.parents.length);
@@ -35,7 +35,7 @@ function attemptTree(records) {
   const { places, rows } = treePlaces(records);
   const columns = Math.max(...[...places.values()].map((place) => place.column)) + 1;
   const x = (turn) => EDGE + places.get(turn).column * STEP_X;
-  const y = (turn) => EDGE / 2 + places.get(turn).row * STEP_Y;
+  const y = (turn) => EDGE + places.get(turn).row * STEP_Y;
   const width = 2 * EDGE + columns * STEP_X;
   const height = EDGE + rows * STEP_Y;
   const picture = svg('svg', { viewBox: `0 0 ${width} ${height}`, width, height, role: 'img', 'aria-label': 'tree of attempts' });
@@ -49,9 +49,9 @@ function attemptTree(records) {
   const top = best(records.filter(isBestCandidate));
   for (const record of records) {
     const node = svg('a', { href: episodeLink(record), class: record === top ? 'attempt top' : 'attempt' },
-      svg('title', null, `attempt ${record.turn}: ${words(record.outcome)}, score ${number(record.score, 3)}`),
+      svg('title', {}, `attempt ${record.turn}: ${words(record.outcome)}, score ${number(record.score, 3)}`),
       svg('circle', { class: `f-${record.outcome}`, cx: x(record.turn), cy: y(record.turn), r: 7 }),
-      svg('text', { class: 'tick', x: x(record.turn) + 11, y: y(record.turn) + 4 },
+      svg('text', { class: 'tick', x: x(record.turn), y: y(record.turn) - 12, 'text-anchor': 'middle' },
         record.speedup === null ? record.turn : `${record.turn}: ${times(record.speedup)}`));
     picture.append(node);
   }
