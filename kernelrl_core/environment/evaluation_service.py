@@ -150,6 +150,8 @@ class EvaluationService:
             if flight.waiters == 0 and not flight.task.done():
                 self._land(key, flight)
                 flight.task.cancel()
+                # An evaluation that replaces this one finds the worker free, and starts no other one.
+                await asyncio.wait([flight.task])
 
     async def start(self, backend: str = "") -> None:
         """Start the evaluator, once.
