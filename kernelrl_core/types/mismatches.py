@@ -138,7 +138,7 @@ def _statement(wrong: Mismatch) -> str:
         case "values":
             return f"{where} has wrong values{_extent(wrong)}."
         case "non_finite":
-            return f"{where} is infinite or NaN where it must not be, or finite where it must be{_extent(wrong)}."
+            return f"{where} has wrong NaN or infinities{_extent(wrong)}."
         case "inputs":
             named = f"Input {wrong.output}" if wrong.output else "An input"
             return f"{named} was changed by the call. The reference leaves its inputs as they are."

@@ -79,6 +79,7 @@ def test_json_has_one_object_per_line_in_the_order_of_the_arguments(check: Run) 
         ("kernels/good.py", "correct"),
         ("kernels/bad.py", "incorrect"),
     ]
+    assert all("mismatch" in one for one in found)
     assert check("kernels/good.py", "--json").returncode == 0
 
 

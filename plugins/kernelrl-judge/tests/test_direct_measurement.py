@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from kernelrl_judge.timing.direct_measurement import constant_cost_s, counted_window, longest_wait_s, total_s
+from kernelrl_judge.timing.direct_measurement import constant_cost_s, counted_window, longest_wait_s, total_s, widened
 
 
 @pytest.mark.parametrize(
@@ -37,6 +37,11 @@ def test_threads_and_processes_that_start_within_a_window_count_from_their_start
     # 7 was there before the window, 8 started in it, and 6 ended in it.
     before_s, after_s = {7: 1.0, 6: 3.0}, {7: 1.5, 8: 0.25}
     assert (total_s(before_s, after_s), longest_wait_s(before_s, after_s)) == (0.75, 0.5)
+
+
+def test_an_interval_that_was_measured_beside_other_programs_is_wider() -> None:
+    assert widened((2.0, 3.0), 0.05) == (2.0, 3.0)
+    assert widened((2.0, 3.0), 0.8) == pytest.approx((1.6, 3.6))
 
 
 def test_the_constant_cost_of_a_window_is_the_excess_of_two_halves_over_the_whole() -> None:

@@ -106,3 +106,18 @@ def test_a_copy_of_an_input_is_named() -> None:
 def test_noise_has_no_cause() -> None:
     expected = numbers(60, 100)
     assert found(expected, expected + 0.1 * numbers(60, 100, seed=4)).causes == ()
+
+
+DTYPES = (
+    torch.bool, torch.uint8, torch.int8, torch.uint16, torch.int32, torch.uint64, torch.bfloat16, torch.float16,
+    torch.float64, torch.float8_e4m3fn, torch.float8_e5m2, torch.complex64,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("shape", [(), (7,), (3, 5), (2, 3, 40)], ids=str)
+def test_elements_of_every_dtype_are_located(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
+    expected = torch.ones(shape).to(dtype)
+    actual = torch.zeros(shape).to(dtype)
+    wrong = found(expected, actual)
+    assert (wrong.pattern, wrong.elements[0].index) == ("all", (0,) * len(shape))

@@ -37,7 +37,8 @@ def located(wrong: Mismatch, expected: Any, actual: Any, limit: Tolerance, input
     found = attrs.evolve(wrong, shape=tuple(got.shape), dtype=str(got.dtype).removeprefix("torch."))
     if want.numel() > _MAX_LOCATED:
         return found
-    with contextlib.suppress(torch.OutOfMemoryError):
+    # The device may lack memory, and torch lacks some operations for rare dtypes.
+    with contextlib.suppress(RuntimeError):
         places = wrong_elements(want, got, limit, wrong.output)
         if bool(places.any()):
             region = wrong_region(places)

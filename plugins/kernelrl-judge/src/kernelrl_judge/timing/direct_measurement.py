@@ -50,7 +50,15 @@ from kernelrl_judge.timed_calls.window import call_window
 from kernelrl_judge.timing.statistics import BYTES_OF_TENSOR, MAX_TENSORS, NotTimed, Timing, WrongWindow, make_rounds
 from kernelrl_sandbox.freezing import waited_s
 
-__all__ = ["DirectMeasurement", "TimedWindow", "constant_cost_s", "counted_window", "longest_wait_s"]
+__all__ = [
+    "DirectMeasurement",
+    "TimedWindow",
+    "constant_cost_s",
+    "counted_window",
+    "longest_wait_s",
+    "total_s",
+    "widened",
+]
 
 _SETTLED_SHARE = 0.012
 """Share of a median within which it counts as known."""
@@ -72,6 +80,8 @@ _MAX_CPU_SHARE = 1.05
 
 _BUSY_SHARE = 0.1
 """Share of the time of the windows that threads wait, above which other programs disturb them."""
+_DISTURBANCE = 0.25
+"""Change of the ends of an interval where threads wait all the time, as a share of them."""
 _MAX_SPREAD = 3.0
 """Largest ratio of the ends of the interval of a speedup that was measured beside other programs."""
 _ATTEMPTS = 2
@@ -196,14 +206,16 @@ class DirectMeasurement:
         baseline_us = self._per_call_us(
             self._calls.baseline, [(made.full.baseline_s, made.half.baseline_s) for made in self._rounds]
         )
+        share = self._waiting_share()
         facts = TimingFacts(
             method="calls",
             rounds=len(self._rounds),
             calls_per_window=self._calls.candidate,
             baseline_calls_per_window=self._calls.baseline,
-            waiting_share=round(self._waiting_share(), 3),
+            waiting_share=round(share, 3),
         )
-        return Timing.of(candidate_us, baseline_us, facts)
+        timing = Timing.of(candidate_us, baseline_us, facts)
+        return attrs.evolve(timing, speedup_ci=widened(timing.speedup_ci, share))
 
     def _times_until_now(self) -> list[list[float]]:
         """Seconds of the windows of n calls, of each side."""
@@ -418,6 +430,16 @@ def counted_window(spent_s: float, ran_s: float, waiting_s: float) -> TimedWindo
         return TimedWindow(least_s)
     counted_s = max(min(least_s, spent_s), spent_s - waiting_s)
     return TimedWindow(counted_s, spent_s - counted_s)
+
+
+def widened(interval: tuple[float, float], waiting_share: float) -> tuple[float, float]:
+    """The interval of a speedup that was measured beside other programs.
+
+    They also take memory bandwidth and caches, which no clock shows: the CPU time of equal work varied by a quarter
+    where threads waited three quarters of the time.
+    """
+    share = waiting_share if waiting_share >= _BUSY_SHARE else 0.0
+    return interval[0] * (1 - _DISTURBANCE * share), interval[1] * (1 + _DISTURBANCE * share)
 
 
 def longest_wait_s(before_s: Mapping[int, float], after_s: Mapping[int, float]) -> float:
