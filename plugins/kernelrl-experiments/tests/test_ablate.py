@@ -139,7 +139,7 @@ def test_several_values_of_keys_are_compared_in_all_combinations(kernelrl: Run, 
     lines = again.stdout.splitlines()
     assert len(lines) == 1 + 4 * 6 + 3
     assert lines[0].split()[:2] == ["compared", "metric"]
-    assert lines[7].startswith("changed 2  compiled")
+    assert lines[7].startswith("train.learning_rate=0.0 train.substeps=1  compiled")
 
 
 def test_two_changes_to_the_same_recipe_are_refused(kernelrl: Run) -> None:

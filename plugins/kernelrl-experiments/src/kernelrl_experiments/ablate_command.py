@@ -385,8 +385,9 @@ def _write(output: Path, document: Mapping[str, Any]) -> None:
 
 def _lines(document: Mapping[str, Any]) -> list[str]:
     comparisons = document["comparisons"]
-    by_arm = {each["arm"]: each["differences"] for each in comparisons}
-    lines = difference_table(by_arm, by_seed=True)
+    one = len(comparisons) == 1
+    by_changes = {"changed" if one else " ".join(each["changes"]): each["differences"] for each in comparisons}
+    lines = difference_table(by_changes, by_seed=True)
     lost = f", {document['tasks_lost']} tasks lost to infrastructure errors" if document["tasks_lost"] else ""
     lines.append(f"{document['tasks']} tasks, {document['episodes_per_task']} episodes per task with each recipe{lost}")
     lines.append("intervals are over tasks; they do not cover the variation between training runs (by seed)")

@@ -26,7 +26,8 @@ from kernelrl_experiments.late_evaluation import RunLoggers
     "--checkpoint",
     "checkpoints",
     multiple=True,
-    help="Checkpoint of the run: its step count, 'last' (default), or 'base' for the untrained policy. Repeatable.",
+    help="Checkpoint of the run: its step count, 'last' (default), 'best' (train.keep_best), or 'base', the untrained "
+    "policy. Repeatable.",
 )
 @click.option(
     "--kernels", help="Evaluate existing kernels in place of a policy: a directory, a run, or an earlier --output file."

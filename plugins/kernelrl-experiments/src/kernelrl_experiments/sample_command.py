@@ -18,7 +18,9 @@ from kernelrl_experiments.evaluate import run_job, sample_task
 @click.argument("task")
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
 @click.option(
-    "--checkpoint", help="Checkpoint of the run: its step count, 'last' (default), or 'base' for the untrained policy."
+    "--checkpoint",
+    help="Checkpoint of the run: its step count, 'last' (default), 'best' (train.keep_best), or 'base', the untrained "
+    "policy.",
 )
 @click.option("-n", "episodes", type=click.IntRange(min=1), default=4, show_default=True, help="Number of episodes.")
 @click.option("--temperature", type=click.FloatRange(min=0), help="Sampling temperature. Default: that of the recipe.")

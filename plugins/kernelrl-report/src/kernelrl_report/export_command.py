@@ -41,7 +41,7 @@ _OPTIONS = {
     type=click.Path(path_type=Path),
     help="Directory to create.",
 )
-@click.option("--checkpoint", help="weights: step count of the checkpoint, or 'last' (default).")
+@click.option("--checkpoint", help="weights: step count of the checkpoint, 'last' (default), or 'best'.")
 @click.option("--level", type=click.IntRange(min=1), help="kernelbench: level, if the evaluation has several.")
 @click.option("--suspects", is_flag=True, help="kernels: include kernels with verdict suspect.")
 @click.option(

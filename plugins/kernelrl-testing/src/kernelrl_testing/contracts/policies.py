@@ -26,6 +26,7 @@ _MAX_TOKENS = 32
 _ROUNDING = 1e-9
 _CLOSE = 1e-3
 """In nats: between two ways to compute one log-probability, where the policy is not deterministic."""
+_TEMPERATURE = 0.5
 _SEEDS = 16
 _FIX_SAMPLE = "return a Reply that ends at max_tokens, with one log-probability per token or with none"
 _FIX_BATCH = "compute each reply of a batch as if it were alone, or set deterministic=False in the capabilities"
@@ -130,6 +131,27 @@ class PolicyContract(ComponentContract):
             )
             fix = "minimise -advantage * log-probability: check the sign of the loss, and that update makes a step"
             require(gains[0] > gains[1], message, fix)
+
+        self.run(tmp_path, scene)
+
+    def test_tempered_log_probabilities_are_those_of_the_sampled_distribution(self, tmp_path: Path) -> None:
+        async def scene(policy: Any) -> None:
+            self._require_trainable(policy, "tempered")
+            if not policy.capabilities.logprobs:
+                raise SkipTest("the policy gives no log-probabilities")
+            settings = attrs.evolve(self.settings(0), temperature=_TEMPERATURE, logprobs_temperature=_TEMPERATURE)
+            prompt = policy.render(self.messages())
+            reply = await policy.sample(prompt, settings)
+            sample = TrainingSample("0.0.0.0", prompt.tokens, reply.tokens, reply.logprobs, 1.0, _TEMPERATURE)
+            samples = [sample, attrs.evolve(sample, temperature=1.0)]
+            found, at_one = await policy.logprobs(samples, "current")
+            gap = _gap([reply.logprobs], [found])
+            message = f"log-probabilities of a reply at temperature {_TEMPERATURE} differ by {gap:.3g} in training"
+            fix = (
+                "divide the logits by logprobs_temperature in sampling, and by the temperature of a sample in training"
+            )
+            require(gap <= _CLOSE, message, fix)
+            require(_gap([found], [at_one]) > 0, "log-probabilities do not depend on the temperature", fix)
 
         self.run(tmp_path, scene)
 
