@@ -32,6 +32,6 @@ def command(as_json: bool) -> None:
             continue
         rate = facts["last_correct_rate"]
         correct = "" if rate is None else f"correct {rate:.0%}"
-        rows.append((facts["run"], facts["state"], f"step {facts['steps']}/{facts['steps_total'] or '?'}", correct))
+        rows.append((facts["run"], facts["state"], f"{facts['steps']} of {facts['steps_total'] or '?'} steps", correct))
     if rows:
         print_lines(table(rows))

@@ -52,5 +52,5 @@ def _list_active(*, as_json: bool) -> None:
             rows.append((facts["run"], "damaged", facts["damage"]))
             continue
         progress = "" if facts["progress"] is None else progress_text(facts["progress"])
-        rows.append((facts["run"], f"step {facts['steps']}/{facts['steps_total'] or '?'}", progress))
+        rows.append((facts["run"], f"{facts['steps']} of {facts['steps_total'] or '?'} steps", progress))
     print_lines(table(rows))

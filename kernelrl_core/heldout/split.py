@@ -40,7 +40,8 @@ async def rollout_split(
     """
     settings = session.recipe.eval
     tasks = eval_tasks(session.environment.tasks, settings)
-    publish(PhaseStarted(f"evaluating {settings.split}", len(tasks) * settings.samples * session.recipe.episode.turns))
+    turns = len(tasks) * settings.samples * session.recipe.episode.turns
+    publish(PhaseStarted(f"evaluating {settings.split}", turns, "eval", update))
     done = finished(tasks)
     if settings.search is not None:
         rollout = search_rollout(session, tasks, settings.search, recorder, step=update, finished=done)

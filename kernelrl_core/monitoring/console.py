@@ -44,6 +44,8 @@ class Console:
         self._bar: ProgressBar | None = None
         self._prints = log is None or not _is_stderr(log)
         self._now, self._save = Progress("start"), save
+        self._phases: list[tuple[PhaseStarted, Progress]] = []
+        """The phases that are not over. A step may be sampled during a held-out evaluation."""
         self.stopping = False
         """Whether the run stops after its current step."""
         self._printed = time.monotonic()
@@ -73,7 +75,8 @@ class Console:
             if self._save is not None:
                 await asyncio.to_thread(self._save, facts)
             if not self._console.is_terminal and time.monotonic() - self._printed >= LINE_EVERY_S:
-                line = progress_text({**facts, "detail": ""})
+                # The detail of a phase with samples is a warning that is printed already.
+                line = progress_text(facts if facts["samples_at_most"] is None else {**facts, "detail": ""})
                 _log.info("%s", line)
                 self.show(line)
 
@@ -84,17 +87,25 @@ class Console:
     def handle(self, event: Event) -> None:
         """Print an event of the run."""
         match event:
-            case PhaseStarted(name=name, turns=turns):
-                self._expect(name, turns)
-            case TurnFinished(turn=turn):
-                self._count(turn)
+            case PhaseStarted() as phase:
+                self._phases.append((phase, Progress(phase.name, phase.turns)))
+                self._follow()
+            case TurnFinished(turn=turn, purpose=purpose):
+                self._count(turn, purpose)
             case StepFinished(metrics=metrics, n_steps=n_steps):
                 self.close()
                 self.say(step_line(metrics, n_steps))
+                later = [one for one in self._phases if one[0].step is not None and one[0].step > metrics["step"]]
+                self._phases = [one for one in later if one[0].purpose == "train"]
+                self._follow()
 
-    def _expect(self, phase: str, turns: int) -> None:
+    def _follow(self) -> None:
+        """Show the newest phase that has samples left."""
+        left = [one for _, one in self._phases if one.done < (one.total or 0)]
+        if not left or left[-1] is self._now:
+            return
         self.close()
-        self._now = Progress(phase, turns)
+        self._now = left[-1]
         if self._console.is_terminal:
             self._bar = ProgressBar(
                 TextColumn("{task.description}"),
@@ -108,16 +119,24 @@ class Console:
                 transient=True,
             )
             self._bar.start()
-            self._bar.add_task(phase, total=turns, correct="–", rate="")
+            self._bar.add_task(self._now.phase, total=self._now.total, correct="–", rate="")
+            self._draw()
 
-    def _count(self, turn: Turn) -> None:
-        self._now.done += 1
-        self._now.detail = ""
-        self._now.correct += turn.correct
-        if self._bar is not None:
+    def _count(self, turn: Turn, purpose: str) -> None:
+        own = [progress for phase, progress in self._phases if phase.has(turn, purpose)]
+        if not own:
+            return
+        own[-1].done += 1
+        own[-1].detail = ""
+        own[-1].correct += turn.correct
+        self._draw()
+        self._follow()
+
+    def _draw(self) -> None:
+        if self._bar is not None and self._now.done:
             share = f"{self._now.correct / self._now.done:.0%}"
             rate = f"{self._now.facts()['samples_per_s'] or 0:.2g}/s"
-            self._bar.update(self._bar.task_ids[0], advance=1, correct=share, rate=rate)
+            self._bar.update(self._bar.task_ids[0], completed=self._now.done, correct=share, rate=rate)
 
     def close(self) -> None:
         """Remove the progress bar."""
@@ -135,7 +154,10 @@ def _is_stderr(path: Path) -> bool:
 
 def step_line(row: Mapping[str, Any], n_steps: int) -> str:
     """The summary of a step in one line, from its metrics row."""
-    parts = [f"step {row['step'] + 1}/{n_steps}", f"reward {row.get('reward/mean', float('nan')):.3f}"]
+    parts = [
+        f"step {row['step']} ({row['step'] + 1} of {n_steps})",
+        f"reward {row.get('reward/mean', float('nan')):.3f}",
+    ]
     parts.append(f"correct {row.get('kernel/correct_rate', 0.0):.0%}")
     if "multiturn/best_speedup_max" in row:
         parts.append(f"best speedup {row['multiturn/best_speedup_max']:.2f}x")

@@ -19,6 +19,14 @@ class PhaseStarted:
     name: str
     turns: int
     """Maximum number of turns."""
+    purpose: Literal["train", "eval"] | None = None
+    """Purpose of its turns; None: all turns until the next phase are its own."""
+    step: int | None = None
+    """Step of its turns, as in their ids; None: any."""
+
+    def has(self, turn: Turn, purpose: str) -> bool:
+        """Whether a turn with a purpose belongs to this phase."""
+        return self.purpose in (None, purpose) and self.step in (None, turn.id.step)
 
 
 @attrs.frozen

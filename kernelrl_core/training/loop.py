@@ -168,7 +168,8 @@ def refill_rollout(
     if not tasks:
         return None
     turns = len(tasks) * recipe.train.group_size * recipe.episode.turns
-    run.monitor.publish(PhaseStarted(f"step {step + 1}, {len(tasks)} groups in place of uniform ones", turns))
+    name = f"step {step}, {len(tasks)} groups in place of uniform ones"
+    run.monitor.publish(PhaseStarted(name, turns, "train", step))
     return session_rollout(
         run.session, tasks, recipe.train.group_size, run.recorder,
         purpose="train", step=step, finished=run.journal.finished_turns(step, [*planned, *spare]),
@@ -238,7 +239,7 @@ def step_rollout(run: TrainingRun, schedule: TaskSchedule, step: int) -> Rollout
     others = schedule.spare(step) if recipe.train.refill else []
     finished = run.journal.finished_turns(step, [*tasks, *others])
     turns = len(tasks) * recipe.train.group_size * recipe.episode.turns
-    run.monitor.publish(PhaseStarted(f"step {step + 1}", turns))
+    run.monitor.publish(PhaseStarted(f"step {step}", turns, "train", step))
     return session_rollout(
         run.session, tasks, recipe.train.group_size, run.recorder,
         purpose="train", step=step, finished=finished, order=recipe.train.order,

@@ -88,7 +88,7 @@ def test_a_list_of_runs_shows_the_others_and_the_error(kernelrl: Call, tmp_path:
     assert listed.returncode == 0
     first, second = sorted(listed.stdout.splitlines())
     assert "runs/damaged/metrics.jsonl:1: reward/mean must be a number" in first
-    assert second.startswith("runs/whole    killed  step 2/3")
+    assert second.startswith("runs/whole    killed   2 of 3 steps")
 
 
 def test_a_list_of_active_runs_shows_the_error_of_a_damaged_one(kernelrl: Call, tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_a_list_of_active_runs_shows_the_error_of_a_damaged_one(kernelrl: Call, 
     for run in active:
         run.unlock()
     assert re.fullmatch(r"runs/damaged +damaged +runs/damaged/metrics\.jsonl:1: step is missing", first)
-    assert re.match(r"runs/whole +step 2/3 ", second)
+    assert re.match(r"runs/whole +2 of 3 steps ", second)
 
 
 def test_a_row_of_a_result_file_is_named(kernelrl: Call, tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ def test_the_log_has_each_line_once_and_the_result(kernelrl: Kernelrl, tmp_path:
     log_file = tmp_path / "runs/a/logs.log"
     wait_until(lambda: "state " in log_file.read_text())
     log = log_file.read_text()
-    assert log.count("step 2/3") == 1
+    assert log.count("step 1 (2 of 3)") == 1
     assert re.search(r"^state +finished$", log, re.M)
 
 

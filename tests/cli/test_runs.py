@@ -86,7 +86,7 @@ def test_a_run_and_the_output_of_the_commands_about_it(kernelrl: Run, tmp_path: 
     done = kernelrl("run", "small.yaml", "--name", "a", "train.steps=2")
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[0] == "run: runs/a"
-    assert "step 2/2" in done.stderr
+    assert "step 1 (2 of 2)" in done.stderr
     run = tmp_path / "runs/a"
     log = (run / "fake.log").read_text().splitlines()
     assert (log[0], log[-1], sum(line.startswith("step") for line in log)) == ("start 0", "finish finished", 2)
@@ -98,7 +98,7 @@ def test_a_run_and_the_output_of_the_commands_about_it(kernelrl: Run, tmp_path: 
     status = json.loads(kernelrl("status", "a", "--json").stdout)
     assert (status["state"], status["steps"], status["steps_total"]) == ("finished", 2, 2)
     assert status["held_out_before"] is not None
-    assert "step 2/2" in kernelrl("logs", "a", "-f", new=True).stdout
+    assert "step 1 (2 of 2)" in kernelrl("logs", "a", "-f", new=True).stdout
     assert len(kernelrl("logs", "a", "-n", "1").stdout.splitlines()) == 1
     assert [item["run"] for item in json.loads(kernelrl("runs", "list", "--json", new=True).stdout)["runs"]] == [
         "runs/a"

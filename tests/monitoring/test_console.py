@@ -13,7 +13,7 @@ from rich.console import Console as Terminal
 from kernelrl_core.monitoring import console as module
 from kernelrl_core.monitoring.console import Console, step_line
 from kernelrl_core.monitoring.events import PhaseStarted, StepFinished, TurnFinished
-from kernelrl_core.types import Outcome
+from kernelrl_core.types import Outcome, SampleId
 from kernelrl_testing.values import make_turn
 
 
@@ -68,6 +68,20 @@ def test_without_a_terminal_the_progress_is_printed_and_recorded_again_and_again
     assert "step 1: 0 s; 1 of at most 4 samples, 100% correct" in capsys.readouterr().err
 
 
+def test_turns_of_a_step_that_is_sampled_during_an_evaluation_count_for_that_step() -> None:
+    console = Console()
+    console.handle(PhaseStarted("step 3", 4, "train", 3))
+    console.handle(PhaseStarted("evaluating held_out", 2, "eval", 3))
+    training, held_out = (make_turn(Outcome.CORRECT, id=SampleId(3, 0, 0, turn)) for turn in (0, 1))
+    for turn, purpose in ((training, "train"), (held_out, "eval"), (training, "train"), (training, "train")):
+        console.handle(TurnFinished(turn, purpose, {}))
+    assert (console.progress()["phase"], console.progress()["samples"]) == ("evaluating held_out", 1)
+    console.handle(TurnFinished(held_out, "eval", {}))
+    assert (console.progress()["phase"], console.progress()["samples"]) == ("step 3", 3)
+    console.handle(StepFinished({"step": 2, "time/total": 1.0}, (), 4))
+    assert (console.progress()["phase"], console.progress()["samples"]) == ("step 3", 3)
+
+
 def test_a_terminal_shows_a_bar_until_the_step_is_finished(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = io.StringIO()
     terminal = Terminal(file=shown, force_terminal=True, width=120, color_system=None)
@@ -77,4 +91,4 @@ def test_a_terminal_shows_a_bar_until_the_step_is_finished(monkeypatch: pytest.M
     console.handle(TurnFinished(make_turn(Outcome.INCORRECT), "train", {}))
     console.handle(StepFinished({"step": 0, "time/total": 1.0}, (), 2))
     assert "step 1" in shown.getvalue()
-    assert "step 1/2" in shown.getvalue().splitlines()[-1]
+    assert "step 0 (1 of 2)" in shown.getvalue().splitlines()[-1]

@@ -96,7 +96,7 @@ def test_the_console_prints_a_line_per_step(capsys: pytest.CaptureFixture[str]) 
     monitor = make_monitor(Console())
     for event in EVENTS:
         monitor.publish(event)
-    assert capsys.readouterr().err == "step 1/3  reward 0.500  correct 25%  2.0 s\n"
+    assert capsys.readouterr().err == "step 0 (1 of 3)  reward 0.500  correct 25%  2.0 s\n"
 
 
 def step(number: int, rate: float) -> StepFinished:

@@ -54,5 +54,5 @@ def test_without_a_terminal_the_progress_is_printed_and_recorded(
     assert (recorded[0]["phase"], recorded[0]["detail"]) == ("start", "warm start: step 1 of 2")
     assert (recorded[-1]["phase"], recorded[-1]["samples"]) == ("step 1", 1)
     printed = capsys.readouterr().err
-    assert "start: 0 s\n" in printed
+    assert "start: 0 s; warm start: step 1 of 2\n" in printed
     assert "step 1: 0 s; 1 of at most 4 samples, 100% correct" in printed

@@ -103,7 +103,7 @@ def test_the_lines_of_an_active_run_follow_it_to_its_end(kernelrl: Kernelrl, sta
     shown, _ = watch.communicate()
     assert process.communicate()[1].count("step ") >= 8
     assert shown.splitlines()[-1] == "state finished"
-    assert "\nstep 8/8  reward " in shown
+    assert "\nstep 7 (8 of 8)  reward " in shown
 
 
 def test_a_terminal_shows_the_view_and_ctrl_c_leaves_the_run_alone(start: Any, tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_a_terminal_shows_the_view_and_ctrl_c_leaves_the_run_alone(start: Any, t
         seen = _read_until(terminal, "running")
         assert "\x1b[?1049h" in seen  # the alternate screen
         watch.send_signal(signal.SIGINT)
-        assert "the run continues; stop it with: kernelrl stop a" in _read_until(terminal, "kernelrl stop a")
+        assert "the run continues; stop it with: kernelrl stop runs/a" in _read_until(terminal, "stop runs/a")
         assert watch.wait(timeout=DEADLINE_S) == 0
     os.close(terminal)
     assert process.poll() is None
@@ -286,7 +286,7 @@ def test_a_newer_run_is_refused_and_listed(kernelrl: Kernelrl, former: Path) -> 
         failed = kernelrl(*command, "former")
         assert failed.returncode == 2
         assert "run runs/former was written by kernelrl 99.0.0, and this is" in failed.stderr
-    assert "runs/former  killed  damaged  run runs/former was written by" in kernelrl("runs", "list").stdout
+    assert "runs/former  damaged    run runs/former was written by" in kernelrl("runs", "list").stdout
 
 
 def test_a_run_without_its_log_is_one_line_with_the_fix(kernelrl: Kernelrl, former: Path) -> None:

@@ -8,6 +8,7 @@ import math
 import platform
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,8 @@ from kernelrl_plugin_torch.language_model import LanguageModel, PromptAndReply, 
 __all__ = ["WarmStartCache", "train_on_demonstrations", "warm_start_key"]
 
 _FORMAT = 1
+_LINE_EVERY_S = 20.0
+"""A line tells the progress at least this often, where a step takes no longer."""
 
 
 def train_on_demonstrations(
@@ -54,6 +57,7 @@ def train_on_demonstrations(
     optimizer = torch.optim.AdamW(parameters, betas=(0.9, 0.95), weight_decay=settings.weight_decay)
     generator = np.random.Generator(np.random.Philox(seed))
     model.module.eval()  # no dropout, as in training
+    told = time.monotonic()
     for step in range(settings.steps):
         if stopped():
             raise InterruptedError("the warm start was stopped")
@@ -64,7 +68,9 @@ def train_on_demonstrations(
             group["lr"] = settings.learning_rate * _schedule(step, settings.steps)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-        if step % max(1, settings.steps // 10) == 0 or step == settings.steps - 1:
+        regular = step % max(1, settings.steps // 10) == 0 or step == settings.steps - 1
+        if regular or time.monotonic() - told >= _LINE_EVERY_S:
+            told = time.monotonic()
             say(f"warm start: step {step + 1} of {settings.steps}, loss {loss.item():.3f}")
 
 

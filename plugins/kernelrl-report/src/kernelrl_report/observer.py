@@ -53,7 +53,7 @@ class RunObserver:
         self.rows: list[dict[str, Any]] = []
         """Metrics rows of the finished steps."""
         self.alarms: list[tuple[int, str]] = []
-        """Step, counted from 1, and line of each alarm."""
+        """Step and line of each alarm."""
         self.samples = 0
         """Recorded training samples."""
         self.slowest: list[SlowEvaluation] = []
@@ -92,7 +92,7 @@ class RunObserver:
         new = [row for _, row in self._readers["metrics"].new_rows()]
         for row in new:
             self.rows.append(row)
-            self.alarms += [(row["step"] + 1, line) for line in self._alarms.after(row)]
+            self.alarms += [(row["step"], line) for line in self._alarms.after(row)]
         return new
 
     def _add(self, row: Mapping[str, Any], prefix: str) -> None:
