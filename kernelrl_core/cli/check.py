@@ -260,7 +260,7 @@ def _junit_case(one: CheckResult, *, lenient: bool) -> JunitCase:
         ExitCode.MISSING: "skipped",
     }
     kind = kinds[_result_exit_code(one, lenient=lenient)]
-    if one.checked is not None and one.checked.turn.masked:
+    if kind == "failure" and one.checked is not None and one.checked.turn.masked:
         kind = "error"
     spent = one.checked.seconds() if one.checked is not None else {}
     return JunitCase(

@@ -15,14 +15,14 @@ from xml.etree import ElementTree
 import pytest
 from kernelrl_command_server import Command, CommandServer
 
-from kernelrl_core.cli.check import _exit_code, _table
+from kernelrl_core.cli.check import _exit_code, _junit_case, _table
 from kernelrl_core.cli.junit import JunitCase, write_junit
 from kernelrl_core.environment.kernel_check import CheckedKernel, CheckResult, KernelJob
 from kernelrl_core.environment.turn_text import turn_lines
 from kernelrl_core.plugins.registry import registry
 from kernelrl_core.recipe.evaluation_spec import read_evaluation_spec
 from kernelrl_core.types import Outcome, Turn, Verdict
-from kernelrl_testing.values import make_turn
+from kernelrl_testing.values import make_evaluation, make_turn
 from kernelrl_testing.waiting import DEADLINE_S, wait_until
 
 FAKES = Path(__file__).parents[1] / "fakes"
@@ -286,6 +286,13 @@ def test_results_are_written_for_a_ci_system(suite: Run, tmp_path: Path) -> None
     first, second = found
     assert (first.get("classname"), first.get("name"), len(first)) == ("first", "suite/kernels/first.py", 0)
     assert [(one.tag, one.get("message")) for one in second] == [("failure", "incorrect")]
+
+
+def test_a_kernel_that_was_only_built_is_skipped_and_a_lost_one_is_an_error() -> None:
+    built = make_evaluation(Outcome.INFRA_ERROR, checked="device code compiled")
+    for evaluation, kind in ((built, "skipped"), (None, "error")):
+        turn = make_turn(Outcome.INFRA_ERROR, evaluation=evaluation)
+        assert _junit_case(result(turn), lenient=False).problem == kind
 
 
 def test_a_message_with_characters_that_xml_has_not_is_written(tmp_path: Path) -> None:
