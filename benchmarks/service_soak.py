@@ -49,7 +49,7 @@ CAPACITY = 8
 """Of the test kit's evaluator in `server_process.py`."""
 WAIT_S = 60
 PATIENCE_S = 1800.0
-SAMPLE_S = 2.0
+SAMPLE_S = 5.0
 REQUEST_BYTES = 200
 """The head of a request alone is about as long."""
 KERNEL = """\
