@@ -36,6 +36,7 @@ class FaultyProxy:
     def drop(self) -> None:
         """From now on, all connections are closed, also those that are open."""
         self._drops = True
+        self._forwards.set()
         for writer in self._open:
             writer.close()
 
@@ -46,9 +47,9 @@ class FaultyProxy:
         back: asyncio.StreamWriter | None = None
         self._open.add(writer)
         try:
+            await self._forwards.wait()
             if self._drops:
                 return
-            await self._forwards.wait()
             there, back = await asyncio.open_connection(self._host, self._port)
             directions = [
                 asyncio.create_task(self._copy(reader, back, cut, "request")),
@@ -96,4 +97,5 @@ async def faulty_proxy(url: str, cut: Callable[[], Cut | None] = lambda: None) -
     try:
         yield proxy
     finally:
-        server.close()  # connections may stall, so nothing waits for their end
+        server.close()
+        proxy.drop()

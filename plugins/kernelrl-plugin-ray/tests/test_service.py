@@ -37,6 +37,6 @@ def test_a_server_evaluates_on_a_cluster(tmp_path: Path, command_server: Command
     with Services(command_server, tmp_path, *options, fakes=False) as services:
         url = services.start().url
         right = check(url, example.kernel)
-        broken = check(url, example.kernel.replace("def ", "deff ", 1))
-    assert [one["outcome"] for one in (right, broken)] == ["correct", "compile_error"]
+        wrong = check(url, example.kernel.replace("return ", "return 1 + "))
+    assert [one["outcome"] for one in (right, wrong)] == ["correct", "incorrect"]
     assert right["evaluator"] == "ray"

@@ -13,6 +13,8 @@ __all__ = ["Limits", "ServeOptions"]
 class Limits:
     """Limits that every client meets. Those of settings hold for requests that send their own settings."""
 
+    head_bytes: int = 65_536
+    """Size of the head of a request."""
     body_bytes: int = 16 * 2**20
     """Size of a body."""
     source_bytes: int = 2**20
@@ -28,7 +30,7 @@ class Limits:
     episodes_per_client: int = 10_000
     """Open episodes of one client."""
     body_s: float = 30.0
-    """Seconds in which a body must arrive."""
+    """Seconds in which the head of a request must arrive, and then its body."""
     wait_s: float = 300.0
     """Longest wait for a result in one request."""
     timeout_s: float = 600.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import functools
 import ipaddress
 import json
 import os
@@ -14,7 +15,7 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import attrs
 import uvicorn
@@ -30,6 +31,7 @@ from kernelrl_service.episodes import Episodes
 from kernelrl_service.journal import Journal
 from kernelrl_service.metrics import Metrics
 from kernelrl_service.options import ServeOptions
+from kernelrl_service.protocol import LimitedProtocol
 from kernelrl_service.queue import EvaluationQueue, QueuedEvaluator
 from kernelrl_service.redaction import Redaction
 from kernelrl_service.server import Server, current_client
@@ -204,6 +206,7 @@ async def _serve(
     async with open_server(options, tokens, served, evaluator, registry(), say) as server:
         config = uvicorn.Config(
             Application(server).asgi,
+            http=cast(Any, functools.partial(LimitedProtocol, options.limits)),
             log_config=None,
             access_log=False,
             server_header=False,
