@@ -15,6 +15,9 @@ def coverage(data: Sequence[Any]) -> dict[str, Any]:
     return found
 
 
+_FAKE, _REAL = "evaluator of the test kit", "evaluator local"
+_MEMORY = "server memory in the second half, MiB"
+
 CORE = (
     Measurement(
         "Start of the command line",
@@ -85,6 +88,61 @@ CORE = (
                 ("overhead, median", "overhead, ms|median", "ms"),
                 ("overhead, 99 %", "overhead, ms|p99", "ms"),
                 ("stored results per second", "stored results per second"),
+            ),
+        ),
+    ),
+    Measurement(
+        "Soak of the service",
+        ("service_soak.json",),
+        "service_soak",
+        "64 clients of `kernelrl serve`, whose connections are cut and whose server is killed three times. None may be "
+        "wrong, lost or doubled.",
+        (
+            figures(
+                ("evaluations, evaluator of the test kit", f"{_FAKE}|evaluations"),
+                ("connections cut", f"{_FAKE}|connections cut"),
+                ("wrong", f"{_FAKE}|wrong"),
+                ("lost", f"{_FAKE}|lost"),
+                ("results that differ when repeated", f"{_FAKE}|results that differ when repeated"),
+                ("memory of the server, at half", f"{_FAKE}|{_MEMORY}|first", "MiB"),
+                ("memory of the server, at the end", f"{_FAKE}|{_MEMORY}|last", "MiB"),
+                ("evaluations, evaluator `local`", f"{_REAL}|evaluations"),
+                ("wrong, `local`", f"{_REAL}|wrong"),
+                ("lost, `local`", f"{_REAL}|lost"),
+                ("results that differ when repeated, `local`", f"{_REAL}|results that differ when repeated"),
+            ),
+        ),
+    ),
+    Measurement(
+        "Failover of servers",
+        ("service_failover.json",),
+        "service_failover",
+        "One of two servers of evaluator `http` no longer responds: the longest delay of a request, in time-outs.",
+        (
+            figures(
+                ("its process is stopped (SIGSTOP)", "SIGSTOP|longest delay / time-out"),
+                ("its connections stall", "proxy stalls|longest delay / time-out"),
+                ("its connections are dropped", "proxy drops|longest delay / time-out"),
+            ),
+        ),
+    ),
+    Measurement(
+        "Checks by a running service",
+        ("warm_check.json",),
+        "warm_check",
+        "`kernelrl check` with a running service that does all of it, and by the command, which imports the plugins.",
+        (
+            figures(
+                ("fastest, kernel that is not Python", "seconds|format_error by the service|fastest", "s"),
+                ("fastest, kernel that fails at its import", "seconds|compile_error by the service|fastest", "s"),
+                ("fastest, correct kernel in Triton's interpreter", "seconds|correct by the service|fastest", "s"),
+                (
+                    "fastest by the command, kernel that is not Python",
+                    "seconds|format_error by the command|fastest",
+                    "s",
+                ),
+                ("CPU time of the client", "seconds|compile_error by the service|CPU of the client", "s"),
+                ("CPU time of the command", "seconds|compile_error by the command|CPU of the client", "s"),
             ),
         ),
     ),
