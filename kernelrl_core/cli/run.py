@@ -16,7 +16,7 @@ from kernelrl_core.planning.duration import duration_text, expected_duration, he
 from kernelrl_core.planning.load import LoadedRecipe, differences_from_base, load_recipe
 from kernelrl_core.planning.plan import example_prompt, plan, plan_notes, plan_rows
 from kernelrl_core.plugins.registry import registry
-from kernelrl_core.runs.directory import default_name
+from kernelrl_core.runs.directory import default_name, named_path
 from kernelrl_core.runs.summary import tested_parts
 from kernelrl_core.training.starting import continued_recipe, create_run, existing_run, extended_run, lock_to_continue
 
@@ -72,8 +72,7 @@ def command(
     """
     loaded = load_recipe(recipe, overrides, registry=registry())
     show_warnings(loaded, trains=True)
-    if name is not None and (Path(name).name != name or not name or name[0] in ".-"):
-        raise UsageError(f"--name {name!r} must be a directory name without path separators, leading dot or hyphen")
+    named = named_path(name) if name is not None else None
     if extend + exist_ok + (origin is not None) > 1:
         raise UsageError("--extend, --exist-ok and --from exclude each other")
     if extend and name is None:
@@ -88,7 +87,7 @@ def command(
         _show_plan(loaded, show_prompt=show_prompt, as_json=as_json)
         return
     detached = detach_now(as_json=as_json) if detach else None
-    path = Path("runs") / (name or default_name(loaded.name))
+    path = named or Path("runs") / default_name(loaded.name)
     existing = existing_run(path, loaded, registry()) if exist_ok else None
     if extend:
         run = extended_run(path, loaded, registry())

@@ -33,7 +33,7 @@ from kernelrl_core.storage import FileLock, disk_error, is_locked, write_atomica
 from kernelrl_core.types import sha256_text
 from kernelrl_core.version import __version__
 
-__all__ = ["JOURNALS", "RunDir", "State", "default_name", "find_run", "list_runs", "recipe_text"]
+__all__ = ["JOURNALS", "RunDir", "State", "default_name", "find_run", "list_runs", "named_path", "recipe_text"]
 
 State = Literal["running", "finished", "stopped", "failed", "killed"]
 """State of a run."""
@@ -341,6 +341,17 @@ def recipe_text(resolved: Mapping[str, Any]) -> str:
 def default_name(stem: str) -> str:
     """Default name of a run: recipe name and UTC time stamp."""
     return f"{stem}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
+
+
+def named_path(name: str) -> Path:
+    """Directory of a new run with a name that the user has chosen.
+
+    Raises:
+        UsageError: the name is no name of a directory below `./runs`.
+    """
+    if Path(name).name != name or not name or name[0] in ".-":
+        raise UsageError(f"--name {name!r} must be a directory name without path separators, leading dot or hyphen")
+    return Path("runs") / name
 
 
 def find_run(name: str, *, damaged: bool = False) -> RunDir:

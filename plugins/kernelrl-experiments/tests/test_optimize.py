@@ -286,6 +286,27 @@ def test_a_search_that_was_killed_equals_an_undisturbed_one(
     assert killed["best"] == whole["best"]
 
 
+def test_an_interrupted_search_names_the_command_that_continues_it(
+    start: Callable[..., Command], kernelrl: Call, tmp_path: Path
+) -> None:
+    command = (*scripted(tmp_path, 0.15), "--name", "mine")
+    process = start(*command)
+    run = tmp_path / "runs/mine"
+    wait_until(lambda: (run / "eval_samples.jsonl").exists() and len(rows(run)) >= 2)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate()
+    assert process.returncode == 130
+    assert "all attempts are saved; continue with: kernelrl optimize --resume runs/mine" in err
+    assert json.loads((run / "state.json").read_text())["state"] == "stopped"
+    assert json.loads(kernelrl("optimize", "--resume", "mine", "--json").stdout)["replies"] == 12
+
+
+@pytest.mark.parametrize("name", ["../x", "", ".x"])
+def test_a_name_of_no_directory_below_runs_is_refused(name: str, kernelrl: Call, tmp_path: Path) -> None:
+    done = kernelrl(*scripted(tmp_path, 0), "--name", name, code=2)
+    assert "must be a directory name" in done.stderr
+
+
 def test_a_finished_search_is_not_repeated_and_continues_with_more_rounds(
     optimize: Call, kernelrl: Call, server: OpenAIServer, tmp_path: Path
 ) -> None:

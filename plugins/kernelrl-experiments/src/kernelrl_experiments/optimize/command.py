@@ -22,7 +22,7 @@ from kernelrl_core.planning.load import LoadedRecipe, load_recipe
 from kernelrl_core.plugins.boundary import first_error
 from kernelrl_core.plugins.registry import Registry, registry
 from kernelrl_core.prompts.extraction import extract_file
-from kernelrl_core.runs.directory import RunDir, find_run
+from kernelrl_core.runs.directory import RunDir, find_run, named_path
 from kernelrl_core.sources.kernel_files import KernelReader
 from kernelrl_core.sources.packages import imported_texts
 from kernelrl_core.storage import disk_error, write_atomically
@@ -106,7 +106,7 @@ def command(
         job = _resumed(path, overrides, options, registry())
     else:
         job = _new(arguments, overrides, recipe, options, registry())
-        path = Path("runs") / name if name is not None else default_path(job)
+        path = named_path(name) if name is not None else default_path(job)
     result = finished_result(path, job)
     if result is None:
         if output is not None:
