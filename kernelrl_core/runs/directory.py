@@ -15,7 +15,7 @@ import secrets
 import shlex
 import shutil
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import groupby
@@ -290,6 +290,18 @@ class RunDir:
             return None
         found = entry.get("progress") if isinstance(entry, dict) else None
         return found if isinstance(found, dict) and not fault(found, PROGRESS) else None
+
+    def set_facts(self, facts: Sequence[tuple[str, str]]) -> None:
+        """Record what a run that trains nothing has found: label and value of each line for the user."""
+        self._write("facts.json", json.dumps(list(facts)) + "\n")
+
+    def facts(self) -> list[tuple[str, str]]:
+        """The lines that `set_facts` has recorded; empty for a training run."""
+        try:
+            found = json.loads((self.path / "facts.json").read_text())
+            return [(str(label), str(value)) for label, value in found]
+        except (OSError, ValueError, TypeError):
+            return []
 
     def state(self) -> tuple[State, str]:
         """State of the run, and its last error. State `running` without a lock means that the process was killed."""

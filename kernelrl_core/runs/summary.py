@@ -26,7 +26,7 @@ def run_facts(run: RunDir) -> dict[str, Any]:
 
 
 def summary(run: RunDir) -> dict[str, Any]:
-    """Flat facts about a run; None for facts that are not known yet.
+    """Flat facts about a run; None for facts that are not known yet. Of a search, `found` has the lines about it.
 
     `first_*` and `last_*` are means over the first and the last 3 steps, or fewer if these would overlap.
     """
@@ -38,6 +38,7 @@ def summary(run: RunDir) -> dict[str, Any]:
         "run": str(run.path),
         "state": state,
         "error": error or None,
+        **({"found": found} if (found := run.facts()) else {}),
         "steps": len(rows),
         "steps_total": steps_total(rows, recipe_plan(run)[1]),
         "first_correct_rate": _mean(first, "kernel/correct_rate"),
@@ -85,7 +86,8 @@ def recipe_plan(run: RunDir) -> tuple[float | None, int | None]:
 def result_rows(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Label and value of each line of a summary."""
     done = f"{facts['steps']} of {facts['steps_total']}" if facts["steps_total"] else "0"
-    rows = [("run", str(facts["run"])), ("state", facts["state"]), ("steps", done)]
+    rows = [("run", str(facts["run"])), ("state", facts["state"])]
+    rows += facts.get("found") or [("steps", done)]
     if facts["progress"] is not None:
         rows.append(("now", progress_text(facts["progress"])))
     if facts["stopped_in"] is not None:

@@ -112,7 +112,9 @@ def the_run(folder: Path) -> Path:
 
 
 def rows(run: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (run / "eval_samples.jsonl").read_text().splitlines()]
+    # The last line of a search that still works may not be complete.
+    complete = (run / "eval_samples.jsonl").read_text().rpartition("\n")[0]
+    return [json.loads(line) for line in complete.splitlines()]
 
 
 # --- a search -------------------------------------------------------------------------------------------------------
@@ -201,6 +203,16 @@ def test_the_report_has_the_tree_of_attempts(optimize: Call, tmp_path: Path) -> 
     index.refresh()
     parents = [record[FIELDS.index("parents")] for record in index.records]
     assert sorted(parents) == [[], [], [1], [1], [1, 3], [1, 3]]
+    facts = dict(index.document()["facts"])
+    assert facts["best"] == "1.60x; attempt 5, round 3"
+    assert "prompt tokens" in facts["cost"]
+
+
+def test_a_search_is_shown_as_one_and_not_as_training(optimize: Call, kernelrl: Call, tmp_path: Path) -> None:
+    optimize()
+    shown = kernelrl("runs", "show", the_run(tmp_path).name).stdout
+    assert "1.60x; attempt 5, round 3" in shown
+    assert "train" not in shown
 
 
 # --- the end of a search --------------------------------------------------------------------------------------------

@@ -138,7 +138,7 @@ class RunIndex:
             self._charts = charts(self.metrics)
         state, error = self.run.state()
         progress = self.run.progress() if state == "running" else None
-        facts = {**self._facts, "state": state, "error": error or None, "progress": progress}
+        facts = {**self._facts, "state": state, "error": error or None, "progress": progress, "found": self.run.facts()}
         suspects = sum(record[_EVIDENCE] is not None for record in self.records)
         judged = (state, error, len(self.metrics), suspects)
         if self._judged != judged:

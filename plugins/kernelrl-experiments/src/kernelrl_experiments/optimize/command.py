@@ -29,7 +29,8 @@ from kernelrl_core.storage import disk_error, write_atomically
 from kernelrl_core.tasks.lookup import find_task, source_for
 from kernelrl_core.training.continuation import run_recipe
 from kernelrl_core.types import Outcome
-from kernelrl_experiments.optimize.rounds import Found, optimize
+from kernelrl_experiments.optimize.found import Found
+from kernelrl_experiments.optimize.rounds import optimize
 from kernelrl_experiments.optimize.runs import (
     Job,
     Limits,
@@ -39,7 +40,7 @@ from kernelrl_experiments.optimize.runs import (
     read_arguments,
     write_result,
 )
-from kernelrl_experiments.optimize.text import outcomes_text, result_rows, speedup_text
+from kernelrl_experiments.optimize.text import facts
 from kernelrl_report.report import write_report
 
 _REPORT_BYTES = 60_000_000
@@ -117,7 +118,9 @@ def command(
     if as_json:
         print_json(result)
     else:
-        print_lines(table(result_rows(result)))
+        written = [("written", result["output"])] if result["output"] is not None else []
+        rows = [("run", result["run"]), *result["facts"], *written, ("report", result["report"])]
+        print_lines(table(rows))
     context.exit(0 if result["best"] is not None else 1)
 
 
@@ -220,9 +223,9 @@ def _run(path: Path, job: Job, overrides: Sequence[str]) -> dict[str, Any]:
                 raise first_error(error) from None
             console.close()
             result = _document(run, job, found)
-            write_report(run, run.path / "report.html", _REPORT_BYTES)
             write_result(run, job, result)
             run.set_state("finished")
+            write_report(run, run.path / "report.html", _REPORT_BYTES)
     finally:
         run.unlock()
     return result
@@ -252,7 +255,6 @@ def _document(run: RunDir, job: Job, found: Found) -> dict[str, Any]:
             "speedup_ci": evaluation.speedup_ci if evaluation is not None else None,
             "runtime_us": evaluation.runtime.median_us if evaluation is not None and evaluation.runtime else None,
             "baseline_us": evaluation.baseline.median_us if evaluation is not None and evaluation.baseline else None,
-            "text": speedup_text(turn) or "correct, not timed",
             "source": found.best.candidate.source,
         }
     return {
@@ -264,7 +266,6 @@ def _document(run: RunDir, job: Job, found: Found) -> dict[str, Any]:
         "stopped_by": found.stopped_by,
         "rounds": found.rounds,
         "replies": len(replies),
-        "outcomes_text": outcomes_text(replies),
         "outcomes": {o.value: n for o in Outcome if (n := sum(turn.outcome is o for turn in replies))},
         "truncated": sum(turn.reply.stop_reason == "length" for turn in replies),
         "max_tokens": recipe.sampling.max_tokens,
@@ -275,6 +276,7 @@ def _document(run: RunDir, job: Job, found: Found) -> dict[str, Any]:
         "budget_usd": recipe.cost.budget_usd,
         "untimed": found.untimed or None,
         "seconds": round(found.seconds, 1),
+        "facts": facts(found, recipe, bool(job.kernel)),
         "report": str(run.path / "report.html"),
         "output": None,
     }

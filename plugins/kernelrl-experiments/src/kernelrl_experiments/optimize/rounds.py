@@ -13,9 +13,8 @@ from kernelrl_core.environment.one_kernel import why_untimed, with_timing
 from kernelrl_core.errors import KernelRLError, UsageError
 from kernelrl_core.heldout.search import Search
 from kernelrl_core.monitoring.console import Console
-from kernelrl_core.monitoring.costs import Spent, prices_of
+from kernelrl_core.monitoring.costs import prices_of
 from kernelrl_core.monitoring.events import PhaseStarted, TurnFinished
-from kernelrl_core.monitoring.metrics import rollout_metrics, time_metrics
 from kernelrl_core.recipe.evaluation_spec import spec_of
 from kernelrl_core.recipe.schema import PositiveInt, Recipe
 from kernelrl_core.rollout.episode import EpisodeId
@@ -23,46 +22,18 @@ from kernelrl_core.rollout.session import Session, open_session
 from kernelrl_core.runs.directory import RunDir
 from kernelrl_core.runs.rows import sample_id, turn_from_row
 from kernelrl_core.runs.run_journal import RunJournal
-from kernelrl_core.types import Episode, Group, SampleId, Turn, Verdict
+from kernelrl_core.types import SampleId, Turn, Verdict
 from kernelrl_experiments.existing_kernels import ExistingKernel, evaluate_one
 from kernelrl_experiments.optimize.budget import Budget, Ended
+from kernelrl_experiments.optimize.found import Found, Reason, best_of
 from kernelrl_experiments.optimize.runs import Job
-from kernelrl_experiments.optimize.text import given_line, round_line
+from kernelrl_experiments.optimize.text import facts, given_line, round_line
 
-__all__ = ["Found", "best_of", "optimize"]
+__all__ = ["optimize"]
 
 _PLACE = EpisodeId("eval", 0, 0, 0)
 _PROGRESS = 1.01
 """Least ratio of two speedups that counts as progress."""
-
-Reason = Literal["rounds", "budget", "evaluations", "target", "no_progress", "untimed"]
-
-
-@attrs.frozen
-class Found:
-    """Result of a search."""
-
-    turns: tuple[Turn, ...]
-    """All attempts in order, that of the given kernel first."""
-    best: Turn | None
-    """See `best_of`."""
-    stopped_by: Reason
-    rounds: int
-    """Complete rounds."""
-    untimed: str
-    """Reason why this machine cannot time the kernels; empty if it can."""
-    evaluations: int
-    spent: Spent
-    usd: float | None
-    """Cost in US dollars; None without a price."""
-    seconds: float
-    """Wall time of this process."""
-
-
-def best_of(turns: Sequence[Turn]) -> Turn | None:
-    """The best correct kernel with verdict clean: by speedup, then score, then order; None if there is none."""
-    clean = [turn for turn in turns if turn.correct and turn.verdict is Verdict.CLEAN and turn.verified is not False]
-    return max(clean, key=lambda turn: (turn.speedup or 0.0, turn.score.total, -turn.id.turn), default=None)
 
 
 async def optimize(run: RunDir, job: Job, console: Console) -> Found:
@@ -73,7 +44,6 @@ async def optimize(run: RunDir, job: Job, console: Console) -> Found:
         MissingPrerequisite: a component of the recipe cannot be used.
         KernelRLError: the endpoint is away, all replies of a round were lost, or a plugin failed.
     """
-    began = time.monotonic()
     recipe, untimed = _recipe_of(job)
     journal = RunJournal(run)
     reporting = asyncio.create_task(console.keep_reporting())
@@ -85,19 +55,9 @@ async def optimize(run: RunDir, job: Job, console: Console) -> Found:
             session.environment.evaluator.package = job.package
             rounds = _Rounds(run, job, session, journal, console, untimed)
             stopped_by, number = await rounds.work()
-            budget = rounds.budget
-            turns = rounds.turns
-        return Found(
-            turns=turns,
-            best=best_of(turns),
-            stopped_by=stopped_by,
-            rounds=number,
-            untimed=untimed,
-            evaluations=budget.evaluations,
-            spent=budget.spent,
-            usd=budget.usd,
-            seconds=time.monotonic() - began,
-        )
+        found = rounds.found(number, stopped_by)
+        run.set_facts(facts(found, job.loaded.recipe, bool(job.kernel)))
+        return found
     finally:
         reporting.cancel()
         journal.close()
@@ -137,7 +97,7 @@ class _Rounds:
         self, run: RunDir, job: Job, session: Session, journal: RunJournal, console: Console, untimed: str
     ) -> None:
         self._run, self._job, self._session, self._journal, self._console = run, job, session, journal, console
-        self._untimed = untimed
+        self._untimed, self._began = untimed, time.monotonic()
         recipe = session.recipe
         self._width = recipe.eval.samples
         self._count = job.loaded.recipe.episode.turns
@@ -155,6 +115,20 @@ class _Rounds:
     @property
     def turns(self) -> tuple[Turn, ...]:
         return self._search.turns if self._search is not None else ()
+
+    def found(self, rounds: int, stopped_by: Reason | None) -> Found:
+        """The search so far, after a number of complete rounds."""
+        return Found(
+            turns=self.turns,
+            best=best_of(self.turns),
+            stopped_by=stopped_by,
+            rounds=rounds,
+            untimed=self._untimed,
+            evaluations=self.budget.evaluations,
+            spent=self.budget.spent,
+            usd=self.budget.usd,
+            seconds=time.monotonic() - self._began,
+        )
 
     async def work(self) -> tuple[Reason, int]:
         """The rounds. Returns the reason why they end, and the number of complete ones."""
@@ -181,7 +155,7 @@ class _Rounds:
         for number in range(self._count):
             before = _merit(search.turns)
             self._console.handle(PhaseStarted(f"round {number + 1} of {self._count}", self._width))
-            began, spent = time.monotonic(), self.budget.spent
+            began = time.monotonic()
             try:
                 turns = await search.round(self._width)
             except Ended as ended:
@@ -194,7 +168,7 @@ class _Rounds:
             best = best_of(search.turns)
             seconds = time.monotonic() - began
             self._console.say(round_line(number + 1, self._count, turns, best, self.budget.usd, seconds))
-            await self._record_metrics(number, turns, self.budget.spent - spent, seconds)
+            self._run.set_facts(facts(self.found(number + 1, None), job.loaded.recipe, bool(job.kernel)))
             if best is not None and (reason := self._reached(best)) is not None:
                 return reason, number + 1
             without_progress = 0 if _is_progress(before, _merit(search.turns)) else without_progress + 1
@@ -269,17 +243,6 @@ class _Rounds:
                 fix=fix or "fix the cause, then repeat the command",
                 see="infrastructure",
             )
-
-    async def _record_metrics(self, number: int, turns: Sequence[Turn], spent: Spent, seconds: float) -> None:
-        groups = [Group(self._job.task, (Episode(tuple(turns)),))]
-        metrics = {
-            name: value for name, value in rollout_metrics(groups).items() if not name.startswith("multiturn/turn")
-        }
-        row = {"step": number, "progress/done_frac": (number + 1) / self._count, **metrics}
-        row |= {**time_metrics(groups), "time/total": seconds, **spent.metrics()}
-        if self.budget.usd is not None:
-            row["cost/total_usd"] = self.budget.usd
-        await self._journal.record_metrics(row)
 
 
 def _merit(turns: Sequence[Turn]) -> tuple[float, float]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
+from kernelrl_core.recipe.schema import Recipe
 from kernelrl_core.types import Outcome, Turn
+from kernelrl_experiments.optimize.found import Found
 
-__all__ = ["given_line", "outcomes_text", "result_rows", "round_line", "speedup_text"]
+__all__ = ["facts", "given_line", "outcomes_text", "round_line", "speedup_text"]
 
 _PROBLEMS = {
     "no_code": "without a code block",
@@ -83,23 +84,26 @@ def outcomes_text(turns: Sequence[Turn]) -> str:
     return ", ".join(words)
 
 
-def result_rows(result: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Label and value of each line of the result; see `command.document`."""
-    best = result["best"]
-    rows = [("run", result["run"])]
-    if best is None:
-        rows.append(("best", "no kernel is correct and clean"))
-    else:
-        place = "the given kernel" if best["given"] else f"attempt {best['turn']}, round {best['round']}"
-        rows.append(("best", "; ".join(filter(None, [best["text"], place]))))
-    if result["output"] is not None and best is not None:
-        rows.append(("written", result["output"]))
-    rows.append(("stopped", f"{_STOPPED[result['stopped_by']]}; {result['rounds']} rounds"))
-    rows.append(("replies", f"{result['replies']}: {result['outcomes_text']}"))
-    if result["truncated"]:
-        limit = result["max_tokens"]
-        rows.append(("truncated", f"{result['truncated']} of the replies, at sampling.max_tokens={limit}; raise it"))
-    tokens = f"{result['prompt_tokens']:,} prompt tokens, {result['reply_tokens']:,} reply tokens"
-    rows.append(("cost", tokens if result["usd"] is None else f"{result['usd']:.4f} USD; {tokens}"))
-    rows.append(("report", result["report"]))
+def facts(found: Found, recipe: Recipe, is_given: bool) -> list[tuple[str, str]]:
+    """Label and value of each line about a search, for the screen and the report.
+
+    Args:
+        is_given: whether the first turn is that of a given kernel.
+    """
+    first = 1 if is_given else 0
+    replies = found.turns[first:]
+    rows = [("best", "no kernel is correct and clean")]
+    if found.best is not None:
+        number = found.best.id.turn
+        place = f"attempt {number}, round {(number - first) // recipe.eval.samples + 1}"
+        text = speedup_text(found.best) or "correct, not timed"
+        rows = [("best", f"{text}; {place if number >= first else 'the given kernel'}")]
+    ended = f"{_STOPPED[found.stopped_by]}; " if found.stopped_by is not None else ""
+    rows.append(("rounds", f"{ended}{found.rounds} of {recipe.episode.turns}"))
+    rows.append(("replies", f"{len(replies)}: {outcomes_text(replies)}"))
+    if truncated := sum(turn.reply.stop_reason == "length" for turn in replies):
+        limit = recipe.sampling.max_tokens
+        rows.append(("truncated", f"{truncated} of the replies, at sampling.max_tokens={limit}; raise it"))
+    tokens = f"{found.spent.prompt_tokens:,} prompt tokens, {found.spent.reply_tokens:,} reply tokens"
+    rows.append(("cost", tokens if found.usd is None else f"{found.usd:.4f} USD; {tokens}"))
     return rows
