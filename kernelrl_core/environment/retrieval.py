@@ -48,6 +48,7 @@ class Retrieval:
         use: the recipe's `retriever` block.
         backend: name of the recipe's backend.
         train_split: split of the training tasks, which `retriever.guard: held_out` lets see their own solutions.
+        held_out: the tasks that the guard knows.
         forbids: whether a kernel breaks a stated rule; its arguments are kernel and reference.
     """
 
@@ -59,10 +60,12 @@ class Retrieval:
         backend: str,
         train_split: str,
         guard: LeakGuard,
+        held_out: Sequence[Task] = (),
         forbids: Callable[[str, str], bool],
     ) -> None:
         self.retriever, self.use = retriever, use
         self._backend, self._train_split = backend, train_split
+        self._held_out = held_out
         # Corpora contain many kernels for one reference, and the same examples are found for many tasks.
         self._leak_of = functools.lru_cache(_CACHED)(guard.leak)
         self._forbids = functools.lru_cache(_CACHED)(forbids)
@@ -123,7 +126,13 @@ class Retrieval:
         rate, k = self.leak_rate(sampled), self.use.k
         if rate is None:
             return f"{self.label} finds no example for backend {self._backend!r}; prompts show the backend's own"
-        return f"{self.label}: {rate:.0%} of the first {k} examples for {len(sampled)} tasks are leaks and excluded"
+        line = f"{self.label}: {rate:.0%} of the first {k} examples for {len(sampled)} tasks are leaks and excluded"
+        with plugin_boundary(self.label, "compared"):
+            compared = self.retriever.compared()
+        n_left = sum(task.sha256 not in compared for task in self._held_out)
+        if n_left:
+            line += f"; {n_left} of {len(self._held_out)} held-out tasks are compared by their source only"
+        return line
 
     def leak_rate(self, tasks: Sequence[Task]) -> float | None:
         """Share of leaks among the first `retriever.k` examples that the retriever finds for each task; None if it
@@ -162,7 +171,7 @@ class Retrieval:
 
     def _leak(self, task: Task, example: Example) -> Literal["", "leak_task", "leak_held_out"]:
         sees_its_own = self.use.guard == "held_out" and task.split == self._train_split
-        return self._leak_of(_NO_TASK if sees_its_own else task, example.reference, example.name)
+        return self._leak_of(_NO_TASK if sees_its_own else task, example.reference, example.name, example.solves)
 
 
 def make_retrieval(
@@ -191,6 +200,7 @@ def make_retrieval(
         backend=recipe.backend.use.rpartition(":")[2],
         train_split=recipe.train.split,
         guard=LeakGuard(held_out),
+        held_out=held_out,
         forbids=forbids,
     )
 

@@ -47,6 +47,10 @@ class Retriever(ABC):
         """
         return {}
 
+    def compared(self) -> frozenset[str]:
+        """Content hashes of the tasks with which the references were compared by their outputs (`Example.solves`)."""
+        return frozenset()
+
     def observe(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Process the rows of `credits.jsonl` of a finished step, in canonical order.
 

@@ -40,21 +40,27 @@ class LeakGuard:
     """
 
     def __init__(self, held_out: Sequence[Task]) -> None:
+        self._hashes = {task.sha256 for task in held_out}
         self._held_out = NearDuplicates((task.id, task.reference) for task in held_out)
         self._addresses = {address for task in held_out if (address := address_of(task.id))}
 
-    def leak(self, task: Task, reference: str, name: str) -> Literal["", "leak_task", "leak_held_out"]:
-        """Whether an example is a leak: its reference nearly equals one of these tasks, or its name is that of one.
+    def leak(
+        self, task: Task, reference: str, name: str, solves: Sequence[str] = ()
+    ) -> Literal["", "leak_task", "leak_held_out"]:
+        """Whether an example is a leak: its reference nearly equals one of these tasks or has its outputs, or its name
+        is that of one.
 
         Args:
             task: task of the prompt.
             reference: reference of the example.
             name: name of the example, which may contain level and number of a task.
+            solves: content hashes of the tasks whose outputs the reference has.
         """
         address = address_of(name)
-        if (address is not None and address == address_of(task.id)) or nearly_equal(task.reference, reference):
+        is_named = address is not None and address == address_of(task.id)
+        if is_named or task.sha256 in solves or nearly_equal(task.reference, reference):
             return "leak_task"
-        if address in self._addresses or self._held_out.matches(reference):
+        if address in self._addresses or not self._hashes.isdisjoint(solves) or self._held_out.matches(reference):
             return "leak_held_out"
         return ""
 

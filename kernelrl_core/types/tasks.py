@@ -122,6 +122,8 @@ class Example:
     """Stable name, unique among the examples of a retriever. Empty: the core derives it from the sources."""
     speedup: float | None = None
     """Measured speedup of the kernel over PyTorch eager; None if it is unknown."""
+    solves: tuple[str, ...] = ()
+    """Content hashes of tasks with which the reference was compared by its outputs, and whose outputs it has."""
 
 
 @attrs.frozen

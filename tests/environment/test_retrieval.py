@@ -45,19 +45,22 @@ class Corpus(Retriever):
 class Guard:
     """Finds leaks by the word of the example's reference."""
 
-    def leak(self, task: Task, reference: str, name: str) -> Literal["", "leak_task", "leak_held_out"]:
+    def leak(
+        self, task: Task, reference: str, name: str, solves: Sequence[str]
+    ) -> Literal["", "leak_task", "leak_held_out"]:
         if reference == "held-out":
             return "leak_held_out"
         return "leak_task" if reference == task.reference else ""
 
 
-def retrieval(found: Iterable[Example | BaseException], **use: Any) -> Retrieval:
+def retrieval(found: Iterable[Example | BaseException], held_out: Sequence[Task] = (), **use: Any) -> Retrieval:
     return Retrieval(
         Corpus(found),
         RetrieverUse("fake", **{"k": 2, **use}),
         backend="triton",
         train_split="train",
         guard=Guard(),  # type: ignore[arg-type]
+        held_out=held_out,
         forbids=lambda kernel, reference: "forbidden" in kernel,
     )
 
@@ -147,6 +150,13 @@ def test_leak_rate_counts_the_first_k_examples_of_each_task() -> None:
     assert made.leak_line([TASK, other]) == (
         "retriever 'fake': 25% of the first 2 examples for 2 tasks are leaks and excluded"
     )
+
+
+def test_leak_line_counts_held_out_tasks_that_are_compared_by_their_source_only() -> None:
+    compared, other = attrs.evolve(TASK, reference="compared"), attrs.evolve(TASK, reference="other")
+    made = retrieval([example("a")], held_out=(compared, other))
+    made.retriever.compared = lambda: frozenset({compared.sha256})  # type: ignore[method-assign]
+    assert made.leak_line([TASK]).endswith("; 1 of 2 held-out tasks are compared by their source only")
 
 
 def test_leak_line_reports_an_index_without_kernels_for_the_backend() -> None:

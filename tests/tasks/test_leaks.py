@@ -34,6 +34,13 @@ def test_the_solution_of_a_held_out_task_is_a_leak() -> None:
     assert GUARD.leak(SIN, reference("v.cos()", "v"), "") == "leak_held_out"
 
 
+def test_an_example_with_the_outputs_of_a_task_is_a_leak() -> None:
+    other = reference("torch.tanh(x)")
+    assert GUARD.leak(SIN, other, "", (SIN.sha256,)) == "leak_task"
+    assert GUARD.leak(SIN, other, "", ("another task", COS.sha256)) == "leak_held_out"
+    assert GUARD.leak(SIN, other, "", ("another task",)) == ""
+
+
 def test_another_example_is_no_leak() -> None:
     assert GUARD.leak(SIN, reference("torch.tanh(x)"), "level_1/8_Tanh") == ""
     assert GUARD.leak(SIN, reference("torch.sin(x) * 2"), "") == ""

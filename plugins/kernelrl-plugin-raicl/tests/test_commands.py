@@ -25,7 +25,8 @@ def run(*arguments: object) -> Result:
 @pytest.fixture(scope="module")
 def starter(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("starter") / "index"
-    result = run("build", "--corpora", "starter", "--backend", "triton", "--output", directory, "--json")
+    options = ("--backend", "triton", "--protect", "none")
+    result = run("build", "--corpora", "starter", *options, "--output", directory, "--json")
     assert result.exit_code == 0, result.output
     manifest = json.loads(result.stdout)
     assert manifest["backends"].keys() == {"triton"}

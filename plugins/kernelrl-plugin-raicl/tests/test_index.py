@@ -18,8 +18,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernelrl_core.api.config import FileLock
+from kernelrl_core.api.episodes import LeakGuard
 from kernelrl_core.api.errors import KernelRLError, MissingPrerequisite, UsageError
-from kernelrl_plugin_raicl.config import FaissConfig
+from kernelrl_core.api.retrievers import Task
+from kernelrl_plugin_raicl.config import Bm25Config, FaissConfig
 from kernelrl_plugin_raicl.index import dense
 from kernelrl_plugin_raicl.index.build import build_index
 from kernelrl_plugin_raicl.index.dense import Dense
@@ -29,7 +31,7 @@ from kernelrl_plugin_raicl.index.opening import open_index
 from kernelrl_plugin_raicl.index.store import RECORDS, Store, record_line, write_rows
 from kernelrl_plugin_raicl.index.words import Words
 from kernelrl_plugin_raicl.record import Record, Skipped
-from kernelrl_plugin_raicl.retrievers import Faiss
+from kernelrl_plugin_raicl.retrievers import Bm25, Faiss
 from kernelrl_testing.values import make_task
 from kernelrl_testing.waiting import wait_until
 
@@ -126,6 +128,34 @@ def test_skipped_rows_are_counted_and_named(build: Any, fakes: Any) -> None:
 def test_no_record_left_is_an_error(build: Any) -> None:
     with pytest.raises(UsageError, match=r"no record is left.*no kernel \(1\)"):
         build([Skipped("fake/1", "no kernel")])
+
+
+SOFTMAX = "torch.softmax(x, 1)"
+REFERENCE = (
+    "import torch\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        return {}\n"
+    "def get_inputs():\n    return [torch.randn(4, 30)]\ndef get_init_inputs():\n    return []\n"
+)
+
+
+def test_references_with_the_outputs_of_a_task_are_marked(build: Any) -> None:
+    task = Task("held_out/softmax", REFERENCE.format(SOFTMAX))
+    forms = ["torch.sigmoid(x - x.exp().sum(1, True).sub(x.exp()).log())", "torch.sin(x)", "__import__('os')._exit(0)"]
+    records = [Record(str(n), REFERENCE.format(form), "k", "triton") for n, form in enumerate(forms)]
+    directory = build(records, protected={task.sha256: task.reference})
+    index = open_index(directory)
+    facts = index.manifest["behaviour"]
+    assert (facts["references_called"], facts["references_not_called"], facts["references_equal"]) == (2, 1, 1)
+    assert index.behaviour.tasks == {task.sha256}
+    retriever = Bm25(Bm25Config(index=directory))
+    assert retriever.compared() == {task.sha256}
+    solves = {example.id: example.solves for example in retriever.search(task, "triton")}
+    assert solves == {"0": (task.sha256,), "1": (), "2": ()}
+    guard = LeakGuard([task])
+    assert [guard.leak(make_task(), one, "") for one in map(REFERENCE.format, forms)] == ["", "", ""]
+
+
+def test_an_index_without_compared_outputs_names_no_task(shared_index: Path) -> None:
+    assert open_index(shared_index).behaviour.tasks == frozenset()
 
 
 def test_killed_build_continues(fakes: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,7 +41,7 @@ def kernelrl(folder: Path, *arguments: str) -> str:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A working directory with the index of the recipe."""
     path = tmp_path_factory.mktemp("quickstart_raicl")
-    kernelrl(path, *header_command("index build"))
+    kernelrl(path, *header_command("index build"), "--protect", "none")
     return path
 
 

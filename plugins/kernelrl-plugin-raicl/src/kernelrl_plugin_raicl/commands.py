@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import time
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import click
 
-from kernelrl_core.api.errors import UsageError
+from kernelrl_core.api.errors import KernelRLError, UsageError
 
 if TYPE_CHECKING:
     from kernelrl_core.api.retrievers import Retriever, Task
@@ -25,6 +26,7 @@ _OUR_FLAGS = {
 }
 """Flag of the published builder -> our flag, and whether it is a flag without a value."""
 _SECONDS_PER_LINE = 2.0
+_PROTECTED = "quickstart_raicl,kevin_raicl"
 
 _as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 _directory = click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
@@ -65,6 +67,8 @@ def _refuses_published_flags(function: Any) -> Any:
 @click.option("--backend", default="", metavar="NAME", help="Only kernels of this backend, such as triton.")
 @click.option("--levels", default="", metavar="1,2,3", help="Only these levels, in corpora with levels.")
 @click.option("--include-incorrect", is_flag=True, help="Also kernels that the corpus calls incorrect.")
+@click.option("--protect", default=_PROTECTED, metavar="A,B|none", show_default=True,
+              help="Recipes whose tasks the references are compared with, by their outputs.")  # fmt: skip
 @click.option("--replace", is_flag=True, help="Replace another index at DIR.")
 @_as_json
 @_refuses_published_flags
@@ -77,6 +81,7 @@ def build(
     backend: str,
     levels: str,
     include_incorrect: bool,
+    protect: str,
     replace: bool,
     as_json: bool,
 ) -> None:
@@ -107,7 +112,14 @@ def build(
         click.echo(f"query prefix {model.prefixes.query!r}, document prefix {model.prefixes.document!r}", err=True)
     options = {"backend": backend, "levels": sorted(filters.levels), "include_incorrect": include_incorrect}
     manifest = build_index(
-        opened, output, options=options, embedder=model, kind=kind, replace=replace, progress=_Progress()
+        opened,
+        output,
+        options=options,
+        embedder=model,
+        kind=kind,
+        protected=_protected(protect),
+        replace=replace,
+        progress=_Progress(),
     )
     click.echo(json.dumps(manifest) if as_json else "\n".join(_described(output, manifest)))
 
@@ -188,7 +200,7 @@ def query(
     shown: list[dict[str, Any]] = []
     excluded: list[dict[str, Any]] = []
     for example in retriever.search(sought, backend):
-        reason = guard.leak(sought, example.reference, example.name)
+        reason = guard.leak(sought, example.reference, example.name, example.solves)
         row = attrs.asdict(example)
         if reason:
             excluded.append({**row, "reason": reason})
@@ -203,6 +215,33 @@ def query(
     lines = [_line(number, row) for number, row in enumerate(shown, start=1)]
     lines += [_line("-", row) + f"  excluded: {row['reason']}" for row in excluded]
     click.echo("\n".join(lines or [f"nothing found for backend {backend}"]))
+
+
+def _protected(names: str) -> dict[str, str] | None:
+    """Content hash -> reference of the held-out and training tasks of recipes; None for `none`.
+
+    Raises:
+        UsageError: a recipe that the user named is invalid, or has no tasks.
+    """
+    from kernelrl_core.api.episodes import load_recipe, registry
+
+    if names == "none":
+        return None
+    if importlib.util.find_spec("kernelrl_judge") is None:
+        click.echo("outputs are not compared: pip install 'kernelrl-plugin-raicl[behaviour]'", err=True)
+        return None
+    found: dict[str, str] = {}
+    for name in (part.strip() for part in names.split(",") if part.strip()):
+        try:
+            recipe = load_recipe(name, registry=registry()).recipe
+            source = registry().make("tasks", recipe.tasks)
+            splits = [split for split in (recipe.eval.split, recipe.train.split) if split in source.splits()]
+            found |= {task.sha256: task.reference for split in splits for task in source.tasks(split)}
+        except KernelRLError as error:
+            if names != _PROTECTED:
+                raise
+            click.echo(f"outputs are not compared with the tasks of {name}: {error}", err=True)
+    return found
 
 
 def _retriever(directory: Path, method: str | None, options: Any) -> Retriever:
@@ -245,7 +284,8 @@ def _leaks(index: Index, recipe: str) -> dict[str, Any]:
             record = index.store.record(row)
             pair = (int(index.store.reference[row]), record.name)
             if pair not in known:
-                known[pair] = guard.leak(nothing, record.reference, record.name) == "leak_held_out"
+                solves = index.behaviour.solved_by(pair[0])
+                known[pair] = guard.leak(nothing, record.reference, record.name, solves) == "leak_held_out"
             count += known[pair]
             progress(f"searching leaks of {split}", done, len(rows))
         found[key] = count
@@ -296,6 +336,17 @@ def _described(directory: Path, manifest: dict[str, Any]) -> list[str]:
         )
         for reason, count in corpus["skipped"].items():
             lines.append(f"  skipped   {count}: {reason} ({'; '.join(corpus['skipped_rows'][reason][:2])})")
+    behaviour = manifest.get("behaviour")
+    if behaviour is None:
+        lines.append("behaviour   not compared; kernelrl index build --protect RECIPE compares outputs with its tasks")
+    else:
+        called, others = behaviour["references_called"], behaviour["references_not_called"]
+        lines.append(
+            f"behaviour   {called} of {called + others} references called, {behaviour['references_equal']} have the "
+            f"outputs of one of {len(behaviour['tasks'])} tasks; {len(behaviour['tasks_not_called'])} tasks not called"
+        )
+        if behaviour["missing_layers"]:
+            lines.append(f"  sandbox   without {', '.join(behaviour['missing_layers'])}")
     lexical, dense = manifest["lexical"], manifest["dense"]
     lines.append(f"lexical     {lexical['library']}, {lexical['vocabulary']} words")
     if dense is not None:

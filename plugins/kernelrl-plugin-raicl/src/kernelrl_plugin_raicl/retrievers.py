@@ -52,7 +52,11 @@ class _Search(Retriever):
                 similarity=similarity,
                 id=record.id,
                 speedup=record.speedup,
+                solves=self._index.behaviour.solved_by(int(store.reference[row])),
             )
+
+    def compared(self) -> frozenset[str]:
+        return self._index.behaviour.tasks
 
     def identity(self) -> Mapping[str, Any]:
         return {"manifest_sha256": self._index.sha256}

@@ -13,6 +13,7 @@ from typing import Any
 from kernelrl_core.api.config import FileLock, replace_directory, write_atomically
 from kernelrl_core.api.errors import StorageError, UsageError
 from kernelrl_plugin_raicl.corpora import Corpus
+from kernelrl_plugin_raicl.index.behaviour import write_behaviour
 from kernelrl_plugin_raicl.index.dense import FaissType, embed_references, write_dense
 from kernelrl_plugin_raicl.index.embedder import Embedder
 from kernelrl_plugin_raicl.index.lexical import write_lexical
@@ -37,6 +38,7 @@ def build_index(
     options: Mapping[str, Any],
     embedder: Embedder | None = None,
     kind: FaissType = "flat",
+    protected: Mapping[str, str] | None = None,
     replace: bool = False,
     progress: Progress = lambda phase, done, total: None,
 ) -> dict[str, Any]:
@@ -48,16 +50,20 @@ def build_index(
     Args:
         options: filters and other settings, as plain data for the manifest.
         embedder: model of the dense index; None: lexical search only.
+        protected: content hash -> source of the tasks with which references are compared by their outputs; None: no
+            reference is called.
         replace: whether to replace another index at `output`.
 
     Raises:
         UsageError: `output` is another index or no index, another process builds it, or no record is left.
         StorageError: the disk is full, broken or read-only.
+        InfrastructureError: the sandboxes for the references do not start.
     """
     output = output.absolute()
     dense = {**embedder.facts(), "type": kind} if embedder is not None else None
     sources = [dict(corpus.manifest()) for corpus in corpora]
     plan = {"format": FORMAT, "version": VERSION, "corpora": sources, "options": dict(options), "dense": dense}
+    plan["protected"] = sorted(protected) if protected is not None else None
     plan = json.loads(json.dumps(plan))
     existing = _existing(output, plan, replace)
     if existing is not None:
@@ -69,7 +75,7 @@ def build_index(
             if _read(work / _PLAN) != plan:
                 _clear(work)
                 write_atomically(work / _PLAN, json.dumps(plan))
-            content = _build(work, corpora, plan, embedder, kind, progress)
+            content = _build(work, corpora, plan, embedder, kind, protected, progress)
             for name in (_PLAN, _DONE, _LOCK):
                 (work / name).unlink(missing_ok=True)
             shutil.rmtree(work / "vectors", ignore_errors=True)
@@ -87,6 +93,7 @@ def _build(
     plan: Mapping[str, Any],
     embedder: Embedder | None,
     kind: FaissType,
+    protected: Mapping[str, str] | None,
     progress: Progress,
 ) -> dict[str, Any]:
     read = _write_records(work, corpora, progress)
@@ -110,9 +117,23 @@ def _build(
         )
         progress("building the dense index", 0, len(vectors))
         dense = {**embedder.facts(), **write_dense(work, store, vectors, embedder.probe, kind)}
+    behaviour = None
+    if protected:
+        progress("comparing outputs with those of tasks", 0, store.n_references)
+        behaviour = write_behaviour(
+            work, store, protected, lambda done, total: progress("comparing outputs with those of tasks", done, total)
+        )
     (work / "lexical.json").unlink()
     sources = [{**source, **entry} for source, entry in zip(plan["corpora"], read, strict=True)]
-    return {"corpora": sources, "options": plan["options"], **counts, "lexical": facts, "dense": dense}
+    return {
+        "corpora": sources,
+        "options": plan["options"],
+        **counts,
+        "lexical": facts,
+        "dense": dense,
+        "behaviour": behaviour,
+        "protected": plan["protected"],
+    }
 
 
 def _write_records(work: Path, corpora: Sequence[Corpus], progress: Progress) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelrl_core.api.errors import UsageError
+from kernelrl_plugin_raicl.index.behaviour import read_behaviour
 from kernelrl_plugin_raicl.index.lexical import Lexical
 from kernelrl_plugin_raicl.index.manifest import build_command, read_manifest, unusable
 from kernelrl_plugin_raicl.index.store import Rows, Store
@@ -24,6 +25,7 @@ class Index:
                 raise unusable(directory, "the table has another number of records than the manifest")
             self.lexical = Lexical(directory, manifest["lexical"], len(self.store))
             self._dense = manifest["dense"]
+            self.behaviour = read_behaviour(directory, manifest)
         except (KeyError, TypeError) as error:
             raise unusable(directory, f"the manifest lacks {error}") from None
 

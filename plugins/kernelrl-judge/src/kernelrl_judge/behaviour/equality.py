@@ -1,0 +1,263 @@
+"""Which references of others compute the same as a task: equal outputs for the task's inputs.
+
+A task is probed with its own inputs, with wider ones of both signs, and with inputs of another size. Tasks that draw
+equal inputs share their probes. A reference is called with a probe if it takes as many inputs. First it gets the own
+inputs of each probe; only where its outputs equal those of a task, also the others. It computes the same as the task if
+no output differs. Outputs that are constant over all probes decide nothing.
+
+Outputs are compared with a tolerance for single precision (`_RELATIVE`), because two spellings of one computation round
+differently.
+"""
+
+from __future__ import annotations
+
+import ast
+import base64
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from kernelrl_core.api.sources import parse_source
+from kernelrl_judge.behaviour.runner import Program, ReferenceRunner
+from kernelrl_judge.behaviour.sizes import resized
+
+__all__ = ["NOT_RUN", "ProbedTasks", "equal_tasks", "probe_tasks"]
+
+NOT_RUN = None
+"""Result of a reference that could not be called."""
+
+_RELATIVE = 2e-5
+_LEAST_FINITE = 0.5
+_Output = tuple[tuple[int, ...], npt.NDArray[np.float64]]
+_ENTRY = "Model"
+
+
+@attrs.frozen
+class _Set:
+    """Probes that a task shares with those that draw equal inputs: own inputs, wide ones, another size."""
+
+    own: int
+    others: tuple[int, ...]
+    n_inputs: int
+
+
+@attrs.define
+class ProbedTasks:
+    """Tasks with their probes and outputs."""
+
+    probes: list[Mapping[str, Any]]
+    """`init` and `inputs`, encoded."""
+    sets: list[_Set]
+    outputs: list[dict[str, dict[int, list[_Output]]]]
+    """For each set: key of a task -> number of a probe -> its outputs."""
+    unprobed: list[str]
+    """Keys of the tasks that cannot be called, or whose outputs are constant."""
+
+    @property
+    def keys(self) -> list[str]:
+        """Keys of the tasks that references are compared with."""
+        return sorted({key for outputs in self.outputs for key in outputs})
+
+
+def probe_tasks(runner: ReferenceRunner, tasks: Mapping[str, str]) -> ProbedTasks:
+    """Call tasks with their probes.
+
+    Args:
+        tasks: key -> source of the reference.
+    """
+    keys = list(tasks)
+    variants = [(key, source) for key in keys for source in _variants(tasks[key])]
+    drawn = list(runner.run([Program(source, None) for _, source in variants], ()))
+    probes: list[Mapping[str, Any]] = []
+    numbers: dict[str, int] = {}
+
+    def number_of(init: Any, inputs: Any) -> int:
+        text = json.dumps([init, inputs], sort_keys=True)
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        if digest not in numbers:
+            numbers[digest] = len(probes)
+            probes.append({"init": init, "inputs": inputs})
+        return numbers[digest]
+
+    by_task: dict[str, list[tuple[str, int, int]]] = {}
+    for (key, source), found in zip(variants, drawn, strict=True):
+        if isinstance(found, dict) and len(by_task.get(key, ())) < 2:
+            own = number_of(found["init"], found["inputs"])
+            wide = number_of(found["init"], found["wide"])
+            by_task.setdefault(key, []).append((source, own, wide))
+    calls = [(key, source, (own, wide)) for key, found in by_task.items() for source, own, wide in found]
+    results = list(runner.run([Program(source, numbers_) for _, source, numbers_ in calls], probes))
+    outputs: dict[str, dict[int, list[_Output]]] = {}
+    sizes: dict[str, list[tuple[int, int]]] = {}
+    for (key, _, numbers_), result in zip(calls, results, strict=True):
+        of_call = {number: _outputs(one) for number, one in zip(numbers_, result or (None, None), strict=True)}
+        found = {number: one for number, one in of_call.items() if one is not None and _is_finite(one)}
+        if numbers_[0] in found:
+            outputs.setdefault(key, {}).update(found)
+            sizes.setdefault(key, []).append(numbers_)
+    made = ProbedTasks(probes, [], [], [])
+    positions: dict[tuple[int, ...], int] = {}
+    for key in keys:
+        if key not in outputs or _is_constant(outputs[key]):
+            made.unprobed.append(key)
+            continue
+        own = sizes[key][0][0]
+        others = tuple(number for pair in sizes[key] for number in pair if number != own)
+        position = positions.setdefault((own, *others), len(made.sets))
+        if position == len(made.sets):
+            inputs = probes[own]["inputs"]
+            made.sets.append(_Set(own, others, len(inputs["list"])))
+            made.outputs.append({})
+        made.outputs[position][key] = outputs[key]
+    return made
+
+
+def equal_tasks(
+    runner: ReferenceRunner,
+    tasks: ProbedTasks,
+    sources: Sequence[str],
+    progress: Callable[[int], None] = lambda done: None,
+) -> list[tuple[str, ...] | None]:
+    """For each reference, the keys of the tasks that it computes; `NOT_RUN` if it cannot be called.
+
+    Args:
+        progress: called with the number of references that have been called.
+    """
+    arities = [_arity(source) for source in sources]
+    fitting = [[] if arity is None else _fitting(tasks, arity) for arity in arities]
+    first = [
+        Program(source, tuple(tasks.sets[position].own for position in positions), arity[0] if arity else _ENTRY)
+        for source, positions, arity in zip(sources, fitting, arities, strict=True)
+    ]
+    candidates: list[dict[str, int]] = []
+    ran: list[bool] = []
+    called = iter(runner.run([program for program in first if program.calls], tasks.probes))
+    for done, (program, positions) in enumerate(zip(first, fitting, strict=True), start=1):
+        result = next(called) if program.calls else None
+        found: dict[str, int] = {}
+        for position, one in zip(positions, result or (), strict=False):
+            outputs = _outputs(one)
+            if outputs is None:
+                continue
+            for key, expected in tasks.outputs[position].items():
+                if _equal(expected[tasks.sets[position].own], outputs):
+                    found[key] = position
+        candidates.append(found)
+        ran.append(isinstance(result, list) and any(one is not None for one in result))
+        progress(done)
+    second = {
+        row: Program(sources[row], _others(tasks, found), first[row].entry)
+        for row, found in enumerate(candidates)
+        if found
+    }
+    confirmed = dict(zip(second, runner.run(list(second.values()), tasks.probes), strict=True))
+    equal: list[tuple[str, ...] | None] = []
+    for row, found in enumerate(candidates):
+        if not ran[row]:
+            equal.append(NOT_RUN)
+            continue
+        result = confirmed.get(row) or ()
+        calls = (second[row].calls or ()) if row in second else ()
+        outputs_of = {number: _outputs(one) for number, one in zip(calls, result, strict=False)}
+        keys = [key for key, position in found.items() if _confirmed(tasks, key, position, outputs_of)]
+        equal.append(tuple(sorted(keys)))
+    return equal
+
+
+def _variants(source: str) -> Iterable[str]:
+    """The source as it is, then with other sizes: its own inputs may be too large."""
+    yield source
+    for doubling in (False, True):
+        if (other := resized(source, doubling=doubling)) is not None:
+            yield other
+
+
+def _arity(source: str) -> tuple[str, int, float] | None:
+    """Name of the module, and the least and greatest number of inputs of its `forward`; None without one."""
+    tree = parse_source(source)
+    classes = [node for node in tree.body if isinstance(node, ast.ClassDef)] if tree is not None else []
+    with_forward = [node for node in classes if _forward(node) is not None]
+    entry = next((node for node in classes if node.name == _ENTRY), with_forward[-1] if with_forward else None)
+    if entry is None:
+        return None
+    forward = _forward(entry)
+    if forward is None:
+        return entry.name, 0, float("inf")
+    arguments = forward.args
+    most = len(arguments.posonlyargs) + len(arguments.args) - 1
+    least = most - len(arguments.defaults)
+    return entry.name, least, float("inf") if arguments.vararg is not None else most
+
+
+def _forward(node: ast.ClassDef) -> ast.FunctionDef | None:
+    methods = [one for one in node.body if isinstance(one, ast.FunctionDef) and one.name == "forward"]
+    return methods[-1] if methods else None
+
+
+def _fitting(tasks: ProbedTasks, arity: tuple[str, int, float]) -> list[int]:
+    _, least, most = arity
+    return [position for position, one in enumerate(tasks.sets) if least <= one.n_inputs <= most]
+
+
+def _others(tasks: ProbedTasks, found: Mapping[str, int]) -> tuple[int, ...]:
+    return tuple(dict.fromkeys(number for position in found.values() for number in tasks.sets[position].others))
+
+
+def _confirmed(tasks: ProbedTasks, key: str, position: int, outputs_of: Mapping[int, list[_Output] | None]) -> bool:
+    """Whether outputs for the other probes of a task equal its own, with at least one that was called."""
+    compared = 0
+    for number in tasks.sets[position].others:
+        expected, outputs = tasks.outputs[position][key].get(number), outputs_of.get(number)
+        if expected is None or outputs is None:
+            continue
+        if not _equal(expected, outputs):
+            return False
+        compared += 1
+    return compared > 0 or not tasks.sets[position].others
+
+
+def _outputs(result: Any) -> list[_Output] | None:
+    """Outputs of a call; None if it failed. The process that wrote them is not trusted."""
+    if not isinstance(result, list):
+        return None
+    found: list[_Output] = []
+    try:
+        for one in result:
+            shape = tuple(int(size) for size in one["shape"])
+            found.append((shape, np.frombuffer(base64.b64decode(one["data"]), np.float64)))
+    except (ValueError, TypeError, KeyError, OverflowError):
+        return None
+    return found or None
+
+
+def _is_finite(outputs: Sequence[_Output]) -> bool:
+    return all(len(values) and np.isfinite(values).mean() >= _LEAST_FINITE for _, values in outputs)
+
+
+def _is_constant(by_probe: Mapping[int, Sequence[_Output]]) -> bool:
+    """Whether all outputs of all probes have one value."""
+    values = np.concatenate([values for outputs in by_probe.values() for _, values in outputs])
+    finite = values[np.isfinite(values)]
+    return not len(finite) or float(np.ptp(finite)) <= _RELATIVE * max(1.0, float(np.abs(finite).max()))
+
+
+def _equal(expected: Sequence[_Output], outputs: Sequence[_Output]) -> bool:
+    """Whether outputs have equal shapes, and equal values where both are finite."""
+    if len(expected) != len(outputs):
+        return False
+    for (shape, wanted), (other_shape, values) in zip(expected, outputs, strict=True):
+        if shape != other_shape or wanted.shape != values.shape:
+            return False
+        both = np.isfinite(wanted) & np.isfinite(values)
+        if both.mean() < _LEAST_FINITE * np.isfinite(wanted).mean():
+            return False
+        wanted, values = wanted[both], values[both]
+        scale = float(np.abs(wanted).max(initial=0.0))
+        if not np.all(np.abs(wanted - values) <= _RELATIVE * (np.abs(wanted) + min(1.0, scale))):
+            return False
+    return True
