@@ -142,7 +142,7 @@ def test_the_service_alone_prints_what_the_command_prints(
     (tmp_path / "example.py").write_text(example().reference)
     (tmp_path / "kernel.py").write_text(example().kernel.replace(old, new, 1))
     environment = {**os.environ, "KERNELRL_SERVICE": service.url}
-    for options in ((), ("--json", "--seed", "7")):
+    for options in (("--seed", "7"), ("--json", "--seed", "7")):
         words = ("example.py", "kernel.py", *options)
         whole = command_server.run("check", *words, cwd=tmp_path, env=environment)
         alone = served(service, tmp_path, *words)
