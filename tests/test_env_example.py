@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -44,10 +44,23 @@ def read_at(node: ast.AST) -> Iterator[ast.expr]:
         yield node.value
 
 
-def read_variables(source: str) -> set[str]:
-    """Names that are read: constants, and what constants of the module and loops over constants give to a name."""
+def constants(source: str) -> dict[str, list[ast.expr]]:
+    """Constants of a module that other modules can import, and their values."""
+    found: dict[str, list[ast.expr]] = {}
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id.isupper():
+            found[node.targets[0].id] = [node.value]
+    return found
+
+
+def read_variables(source: str, imported: Mapping[str, list[ast.expr]] | None = None) -> set[str]:
+    """Names that are read: constants, and what constants of the module and loops over constants give to a name.
+
+    Args:
+        imported: constants of other modules.
+    """
     tree = ast.parse(source)
-    values: dict[str, list[ast.expr]] = {}
+    values: dict[str, list[ast.expr]] = dict(imported or {})
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign):
             for target in node.targets:
@@ -69,7 +82,8 @@ def read_variables(source: str) -> set[str]:
 
 def test_the_example_lists_every_variable_that_is_read() -> None:
     listed = re.findall(r"^#?([A-Z][A-Z0-9_]+)=$", (ROOT / ".env.example").read_text(encoding="utf-8"), re.MULTILINE)
-    read = set().union(*(read_variables(path.read_text(encoding="utf-8")) for path in sources()))
+    addresses = constants((ROOT / "kernelrl_core/service_address.py").read_text(encoding="utf-8"))
+    read = set().union(*(read_variables(path.read_text(encoding="utf-8"), addresses) for path in sources()))
     assert NOT_FOR_USERS.keys() <= read
     assert sorted(listed) == sorted(read - NOT_FOR_USERS.keys())
     assert listed[0] == "TINKER_API_KEY"

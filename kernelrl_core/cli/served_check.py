@@ -186,7 +186,7 @@ def _posted(path: str, body: dict[str, Any]) -> dict[str, Any] | None:
 def _shown(row: dict[str, Any], options: _Options, path: str, wall_s: float) -> int:
     """Print the result, and return the exit code."""
     lines, note = row.pop("lines"), row.pop("note")
-    row["kernel"], row["evaluator"] = options.kernel, "http"
+    row["kernel"] = options.kernel
     if row["provenance"]:  # it was executed
         row["provenance"]["server"] = f"{UNIX}{path}"
     spent_s = sum(seconds for phase, seconds in row["seconds"].items() if phase != "wait")

@@ -137,7 +137,7 @@ def test_status_without_a_run_lists_the_active_runs(kernelrl: Any, active: Any) 
     assert "no run below ./runs is active" in kernelrl("status").stderr
     active("a")
     listed = kernelrl("status").stdout
-    assert re.match(r"runs/a  step \d+/200", listed)
+    assert re.match(r"runs/a  \d+ of 200 steps", listed)
     assert "old" not in listed
     assert [run["run"] for run in json.loads(kernelrl("status", "--json").stdout)["runs"]] == ["runs/a"]
 

@@ -47,6 +47,7 @@ def endpoints(server: Server) -> Sequence[Endpoint]:
             raise InfrastructureError(turn.message)
         row = CheckedKernel("kernel", turn, loop.time() - began).row(evaluator.spec, untimed)
         if body.as_command:
+            row["evaluator"] = "http"  # of the client, as the command would name it
             row["lines"] = turn_lines(turn, untimed, settings=evaluator.spec.settings)
             row["note"] = backend_note(turn, evaluator.spec, registry())
         return json_response(server.redact(row))
