@@ -61,9 +61,12 @@ def _section(command: click.Command, context: click.Context, level: str) -> Iter
             yield f"```text\n{text}\n```"
         else:
             yield _prose(text)
-    records = [parameter.get_help_record(context) for parameter in command.get_params(context)]
+    # Compared by identity: click keeps the names of the help option from the command's first use.
+    help_option = command.get_help_option(context)
+    parameters = [one for one in command.get_params(context) if one is not help_option]
+    records = [parameter.get_help_record(context) for parameter in parameters]
     # Without help: an argument, which the text explains.
-    own = [record for record in records if record is not None and record[1] and not record[0].startswith("-h,")]
+    own = [record for record in records if record is not None and record[1]]
     if own:
         yield table(("option", "meaning"), ((f"`{names}`", _prose(text)) for names, text in own))
 

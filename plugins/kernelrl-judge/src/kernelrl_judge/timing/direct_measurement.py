@@ -368,25 +368,29 @@ class DirectMeasurement:
         return window, outputs
 
     def _compare(self, inputs: list[list[Any]], actual: list[Any], expected: list[Any]) -> None:
-        for index, (want, got) in enumerate(zip(expected, actual, strict=False)):
-            self._check(want, got, inputs, index)
+        pairs = list(enumerate(zip(expected, actual, strict=False)))
+        wrong = [self._wrong_call(want, got, inputs, index) for index, (want, got) in pairs]
         others = range(len(expected), len(actual))
         if others and not self._reference.changed_state:
             for index in self._random.sample(others, min(len(others), _OTHER_CALLS * len(expected))):
-                self._check(self._reference.expected(inputs[index]), actual[index], inputs, index)
+                wrong.append(self._wrong_call(self._reference.expected(inputs[index]), actual[index], inputs, index))
+        found = [one for one in wrong if one is not None]
+        if found:
+            # Only calls after the first one of a window show whether outputs are those of earlier calls.
+            raise next((one for one in found if one.finding is not None), found[0])
 
-    def _check(self, want: Any, got: Any, inputs: list[list[Any]], index: int) -> None:
+    def _wrong_call(self, want: Any, got: Any, inputs: list[list[Any]], index: int) -> WrongWindow | None:
         mismatch = wrong_values(self._reference, inputs[index], 0, want, got, self._limit)
         if mismatch is None:
-            return
+            return None
         changed = [*self._reference.changed_state]
         # Where calls depend on earlier ones, earlier outputs may be part of their state.
         if index and not changed:
             earlier_output = self._reference.expected(inputs[index - 1])
             if is_stored_output(earlier_output, got, self._limit, mismatch):
                 found = finding("replay", "an output of a timed call equals that of a call before it")
-                raise WrongWindow(mismatch, found)
-        raise WrongWindow(mismatch, changed=changed)
+                return WrongWindow(mismatch, found)
+        return WrongWindow(mismatch, changed=changed)
 
     def _outputs_for(self, calls: int) -> _JudgeOutputs:
         if calls not in self._judge_outputs:
