@@ -82,7 +82,9 @@ def choose_jobs(
         try:
             merged = merge_recipe(name, overrides)
             if not needs_policy:
-                merged = merge_layers([Merged(_without_policy(registry)), merged])
+                # Of `rewards` both mappings would be merged: the recipe's would get one more.
+                missing = {key: value for key, value in _without_policy(registry).items() if key not in merged.data}
+                merged = merge_layers([Merged(missing), merged])
             loaded = checked_recipe(find_recipe(name).stem, merged, registry)
         except UsageError as error:
             if not (Path("runs") / name / "recipe.yaml").is_file():
