@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from kernelrl_judge.behaviour.equality import NOT_RUN, ProbedTasks, equal_tasks, probe_tasks
-from kernelrl_judge.behaviour.runner import Program, ReferenceRunner
+from kernelrl_judge.behaviour.runner import ReferenceProgram, ReferenceRunner
 from kernelrl_judge.behaviour.sizes import resized
 
 HEAD = "import os, signal, time\nimport torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n"
@@ -113,11 +113,11 @@ def test_a_reference_sees_no_file_of_the_user_and_no_network(runner: ReferenceRu
     found = list(
         runner.run(
             [
-                Program(
+                ReferenceProgram(
                     reference("x", inputs="torch.tensor([len(os.listdir('/root')) if os.path.exists('/root') else 0])"),
                     None,
                 ),
-                Program(reference("x", inputs="__import__('socket').socket()"), None),
+                ReferenceProgram(reference("x", inputs="__import__('socket').socket()"), None),
             ],
             (),
         )

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from kernelrl_core.api.evaluators import EvaluationSettings
 from kernelrl_core.api.tasks import Outcome
 from kernelrl_judge.judge import conclusion
 from kernelrl_judge.judge.candidate_run import Interruption
 from kernelrl_judge.peer.lease import CandidateLease
 from kernelrl_judge.peer.recordings import ReplayFailed
+from kernelrl_testing.values import make_request
 
 
 class Device:
@@ -36,5 +36,6 @@ def test_a_driver_error_is_a_runtime_error_and_ends_the_runner(code: int) -> Non
     with pytest.raises(ReplayFailed) as raised, lease.held(alone=False):
         raise ReplayFailed(code)
     assert isinstance(raised.value, Interruption)
-    assert conclusion._interrupted(raised.value, EvaluationSettings()).outcome is Outcome.RUNTIME_ERROR
+    run: Any = None
+    assert conclusion._interrupted(raised.value, make_request(), run).outcome is Outcome.RUNTIME_ERROR
     assert device.ends == 1

@@ -126,4 +126,5 @@ def test_the_judge_unpickles_nothing_and_executes_only_the_source_of_a_task() ->
                 called = ast.unparse(node.func)
                 assert called not in ("torch.load", "eval", "pickle.loads", "marshal.loads"), path
                 if called == "exec":
-                    assert path == package / "task/source.py"
+                    # The second one runs in the sandbox, with references of others.
+                    assert path in (package / "task/source.py", package / "runner/reference_calls.py")

@@ -19,7 +19,7 @@ import kernelrl_build
 import kernelrl_judge
 import kernelrl_sandbox
 
-JUDGE_SIDE = ("client", "judge", "timing", "probes", "peer", "task", "device")
+JUDGE_SIDE = ("behaviour", "client", "judge", "timing", "probes", "peer", "task", "device")
 """Packages of `kernelrl_judge` that the runner must not import."""
 NEUTRAL = ("backend", "timed_calls", "replay", "protocol", "findings", "limits")
 """Modules and packages of `kernelrl_judge` below judge and runner."""

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kernelrl_core.api.sources import parse_source
-from kernelrl_judge.behaviour.runner import Program, ReferenceRunner
+from kernelrl_judge.behaviour.runner import ReferenceProgram, ReferenceRunner
 from kernelrl_judge.behaviour.sizes import resized
 
 __all__ = ["NOT_RUN", "ProbedTasks", "equal_tasks", "probe_tasks"]
@@ -72,7 +72,7 @@ def probe_tasks(runner: ReferenceRunner, tasks: Mapping[str, str]) -> ProbedTask
     """
     keys = list(tasks)
     variants = [(key, source) for key in keys for source in _variants(tasks[key])]
-    drawn = list(runner.run([Program(source, None) for _, source in variants], ()))
+    drawn = list(runner.run([ReferenceProgram(source, None) for _, source in variants], ()))
     probes: list[Mapping[str, Any]] = []
     numbers: dict[str, int] = {}
 
@@ -91,7 +91,7 @@ def probe_tasks(runner: ReferenceRunner, tasks: Mapping[str, str]) -> ProbedTask
             wide = number_of(found["init"], found["wide"])
             by_task.setdefault(key, []).append((source, own, wide))
     calls = [(key, source, (own, wide)) for key, found in by_task.items() for source, own, wide in found]
-    results = list(runner.run([Program(source, numbers_) for _, source, numbers_ in calls], probes))
+    results = list(runner.run([ReferenceProgram(source, numbers_) for _, source, numbers_ in calls], probes))
     outputs: dict[str, dict[int, list[_Output]]] = {}
     sizes: dict[str, list[tuple[int, int]]] = {}
     for (key, _, numbers_), result in zip(calls, results, strict=True):
@@ -131,7 +131,9 @@ def equal_tasks(
     arities = [_arity(source) for source in sources]
     fitting = [[] if arity is None else _fitting(tasks, arity) for arity in arities]
     first = [
-        Program(source, tuple(tasks.sets[position].own for position in positions), arity[0] if arity else _ENTRY)
+        ReferenceProgram(
+            source, tuple(tasks.sets[position].own for position in positions), arity[0] if arity else _ENTRY
+        )
         for source, positions, arity in zip(sources, fitting, arities, strict=True)
     ]
     candidates: list[dict[str, int]] = []
@@ -151,7 +153,7 @@ def equal_tasks(
         ran.append(isinstance(result, list) and any(one is not None for one in result))
         progress(done)
     second = {
-        row: Program(sources[row], _others(tasks, found), first[row].entry)
+        row: ReferenceProgram(sources[row], _others(tasks, found), first[row].entry)
         for row, found in enumerate(candidates)
         if found
     }

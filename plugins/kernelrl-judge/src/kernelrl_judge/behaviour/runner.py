@@ -19,7 +19,7 @@ import attrs
 from kernelrl_core.api.errors import InfrastructureError
 from kernelrl_judge.peer.nursery import Scratch
 
-__all__ = ["Program", "ReferenceRunner"]
+__all__ = ["ReferenceProgram", "ReferenceRunner"]
 
 _PROGRAM = "kernelrl_judge.runner.reference_zygote"
 _PER_BATCH = 64
@@ -29,7 +29,7 @@ _START_S = 120.0
 
 
 @attrs.frozen
-class Program:
+class ReferenceProgram:
     """A reference and its calls."""
 
     source: str
@@ -71,7 +71,7 @@ class ReferenceRunner:
             process.wait()
             scratch.close()
 
-    def run(self, programs: Sequence[Program], probes: Sequence[Mapping[str, Any]]) -> Iterator[Any]:
+    def run(self, programs: Sequence[ReferenceProgram], probes: Sequence[Mapping[str, Any]]) -> Iterator[Any]:
         """The result of each program, in order: outputs for each call, or drawn inputs; None if it fails.
 
         Args:
@@ -81,7 +81,7 @@ class ReferenceRunner:
         for results in self._pool.map(lambda batch: self._batch(batch, probes), batches):
             yield from results
 
-    def _batch(self, programs: Sequence[Program], probes: Sequence[Mapping[str, Any]]) -> list[Any]:
+    def _batch(self, programs: Sequence[ReferenceProgram], probes: Sequence[Mapping[str, Any]]) -> list[Any]:
         """Results of a batch. A program that ends its whole sandbox has none, and the rest gets another one."""
         results: list[Any] = []
         while len(results) < len(programs):
@@ -94,7 +94,7 @@ class ReferenceRunner:
                 results.append(None)
         return results[: len(programs)]
 
-    def _reply(self, programs: Sequence[Program], probes: Sequence[Mapping[str, Any]]) -> bytes:
+    def _reply(self, programs: Sequence[ReferenceProgram], probes: Sequence[Mapping[str, Any]]) -> bytes:
         used = sorted({number for program in programs for number in program.calls or ()})
         position = {number: index for index, number in enumerate(used)}
         request = {
