@@ -113,7 +113,7 @@ def test_alarms_are_those_that_the_run_prints(run: Path) -> None:
     append(run / "metrics.jsonl", *(step(n, truncated_rate=0.0 if n < 8 else 0.5) for n in range(12)))
     observer = RunObserver(RunDir(run))
     observer.update()
-    assert [number for number, _ in observer.alarms] == [10]
+    assert [number for number, _ in observer.alarms] == [9]
     assert observer.alarms[0][1].startswith("alarm: replies truncated at the token limit: 20% in the last 5 steps")
 
 

@@ -29,6 +29,12 @@ class Config(PolicyConfig):
         return PolicyCapabilities(frozenset({"ppo"}), deterministic=True, streams=True, logprobs=True)
 
 
+@attrs.frozen
+class TemperedConfig(PolicyConfig):
+    def capabilities(self) -> PolicyCapabilities:
+        return attrs.evolve(Config().capabilities(), tempered=True)
+
+
 class Coin(TrainablePolicy):
     """Samples four tokens, each 0 or 1, and learns the log-odds of 1."""
 
@@ -128,6 +134,10 @@ class Twice(Coin):
         return await super().update(attrs.evolve(update, accumulated=()))
 
 
+class AlwaysAtOne(Coin):
+    """Claims log-probabilities at the sampling temperature, and ignores the temperature."""
+
+
 _KEPT: dict[str, float] = {}
 
 
@@ -161,6 +171,7 @@ CAPABILITIES = "capabilities_are_within_those_of_the_options"
 LIMITS = "replies_keep_the_limits"
 REPEATS = "a_deterministic_policy_repeats_a_reply"
 GRADIENT = "an_update_raises_better_replies"
+TEMPERED = "tempered_log_probabilities_are_those_of_the_sampled_distribution"
 STREAMS = "streamed_gradients_equal_waiting"
 LOADS = "a_trainable_policy_updates_saves_and_loads"
 BEGINS = "a_policy_that_begins_from_saved_weights_samples_the_same"
@@ -174,9 +185,9 @@ def reply_here(contract: Any, state: Any, saved: Path) -> Reply:
     return reply
 
 
-def _policy(target: str, *fails: str, elsewhere: bool = False) -> Broken:
+def _policy(target: str, *fails: str, elsewhere: bool = False, config: str = "Config") -> Broken:
     attributes = {} if elsewhere else {"reply_elsewhere": reply_here}
-    return Broken("policies", f"policies.{target}", fails, "policies.Config", attributes)
+    return Broken("policies", f"policies.{target}", fails, f"policies.{config}", attributes)
 
 
 BROKEN = [
@@ -186,6 +197,7 @@ BROKEN = [
     _policy("OfOthers", REPEATS, LOADS, BEGINS),
     _policy("WrongSign", GRADIENT),
     _policy("Padded", GRADIENT),
+    _policy("AlwaysAtOne", TEMPERED, config="TemperedConfig"),
     _policy("Twice", STREAMS),
     _policy("InMemory", LOADS, elsewhere=True),
     _policy("Rounds", LOADS, BEGINS, STREAMS),
