@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import threading
@@ -202,16 +203,17 @@ def test_the_report_has_the_tree_of_attempts(optimize: Call, tmp_path: Path) -> 
     index = RunIndex(RunDir(run))
     index.refresh()
     parents = [record[FIELDS.index("parents")] for record in index.records]
-    assert sorted(parents) == [[], [], [1], [1], [1, 3], [1, 3]]
+    # Which reply of a round comes first, and so the number of the best one, is chance.
+    assert sorted(map(len, parents)) == [0, 0, 1, 1, 2, 2]
     facts = dict(index.document()["facts"])
-    assert facts["best"] == "1.60x; attempt 5, round 3"
+    assert re.fullmatch("1.60x; attempt [45], round 3", facts["best"])
     assert "prompt tokens" in facts["cost"]
 
 
 def test_a_search_is_shown_as_one_and_not_as_training(optimize: Call, kernelrl: Call, tmp_path: Path) -> None:
     optimize()
     shown = kernelrl("runs", "show", the_run(tmp_path).name).stdout
-    assert "1.60x; attempt 5, round 3" in shown
+    assert re.search("1.60x; attempt [45], round 3", shown)
     assert "train" not in shown
 
 
