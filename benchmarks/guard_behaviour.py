@@ -344,7 +344,7 @@ def main() -> None:
     parser.add_argument("--cuda-l1", type=Path, required=True)
     parser.add_argument("--jobs", type=int)
     arguments = parser.parse_args()
-    begun = provenance("kernelrl-judge", "kernelrl-plugin-starter", "transformers", "torch")
+    origin = provenance("kernelrl-judge", "kernelrl-plugin-starter", "transformers", "torch")
     kernelbench = {
         f"level{level}/{path.stem}": path.read_text(encoding="utf-8")
         for level in (1, 2)
@@ -372,7 +372,7 @@ def main() -> None:
         "different": different,
         "kernelbench": known,
         "targets": {"equal": 0.95, "spellings_and_composites": 1.0, "different": 0.01},
-        "provenance": begun,
+        "provenance": origin,
     }
     print(json.dumps(document, indent=1))
 
@@ -383,7 +383,7 @@ def _probed(runner: ReferenceRunner, sources: list[str]) -> tuple[ProbedTasks, d
 
 
 def _equal(runner: ReferenceRunner, pairs: list[Pair]) -> dict[str, Any]:
-    begun = time.monotonic()
+    started_s = time.monotonic()
     tasks, _ = _probed(runner, [pair.task for pair in pairs])
     found = equal_tasks(runner, tasks, [pair.other for pair in pairs])
     rows: dict[str, dict[str, Any]] = defaultdict(
@@ -409,7 +409,7 @@ def _equal(runner: ReferenceRunner, pairs: list[Pair]) -> dict[str, Any]:
         "excluded": excluded,
         "share": excluded / total,
         "tasks_not_called": len(tasks.unprobed),
-        "seconds": round(time.monotonic() - begun, 1),
+        "seconds": round(time.monotonic() - started_s, 1),
     }
 
 
@@ -438,7 +438,7 @@ def _model_of(source: str) -> str:
 
 
 def _known(runner: ReferenceRunner, kernelbench: Mapping[str, str], starter: Mapping[str, str]) -> dict[str, Any]:
-    begun = time.monotonic()
+    started_s = time.monotonic()
     every = {**kernelbench, **starter}
     tasks = probe_tasks(runner, every)
     found = equal_tasks(runner, tasks, list(every.values()))
@@ -457,7 +457,7 @@ def _known(runner: ReferenceRunner, kernelbench: Mapping[str, str], starter: Map
         "tasks_not_called": tasks.unprobed,
         "pairs": len(rows),
         "pairs_by_behaviour_alone": [row["pair"] for row in rows if not row["by_source"]],
-        "seconds": round(time.monotonic() - begun, 1),
+        "seconds": round(time.monotonic() - started_s, 1),
     }
 
 

@@ -167,7 +167,7 @@ class Search:
                 if self._budget is not None:
                     await self._budget.reserve(request)
                 started.append(asyncio.create_task(extend(number, runner, request)))
-        except Exception as error:
+        except Exception as error:  # raised below, after the turns in progress
             failure = error
         except asyncio.CancelledError:
             for task in started:
