@@ -243,7 +243,7 @@ def require_importable(source: str, file: str, files: Mapping[str, str]) -> None
 
 
 def needs_package(source: str) -> bool:
-    """Whether a kernel imports a module that is neither of Python nor installed: one of the user's, or none at all."""
+    """Whether a kernel imports a module that is neither in the standard library nor installed."""
     tree = _parsed(source)
     for node in tree.body if tree is not None else ():
         if isinstance(node, ast.ImportFrom) and node.level:
