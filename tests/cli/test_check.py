@@ -45,10 +45,7 @@ def start(tmp_path: Path, command_server: CommandServer) -> Callable[..., Comman
 @pytest.fixture
 def check(start: Callable[..., Command]) -> Run:
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        process = start(TASK, *arguments, *FAKE)
-        out, err = process.communicate(timeout=DEADLINE_S)
-        assert "Traceback" not in err, err
-        return subprocess.CompletedProcess(arguments, process.returncode, out, err)
+        return start(TASK, *arguments, *FAKE).result()
 
     return run
 
@@ -246,10 +243,7 @@ def suite(start: Callable[..., Command], tmp_path: Path) -> Callable[..., subpro
             for folder, text in (("tasks", REFERENCE), ("kernels", KERNEL.format(value=value))):
                 (tmp_path / "suite" / folder).mkdir(parents=True, exist_ok=True)
                 (tmp_path / "suite" / folder / f"{name}.py").write_text(text)
-        process = start("--suite", "suite", *arguments, *FAKE)
-        out, err = process.communicate(timeout=DEADLINE_S)
-        assert "Traceback" not in err, err
-        return subprocess.CompletedProcess(arguments, process.returncode, out, err)
+        return start("--suite", "suite", *arguments, *FAKE).result()
 
     return run
 

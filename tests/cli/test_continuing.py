@@ -13,8 +13,6 @@ from typing import Any
 import pytest
 from kernelrl_command_server import CommandServer
 
-from kernelrl_testing.waiting import DEADLINE_S
-
 FAKES = Path(__file__).parents[1] / "fakes"
 RECIPE = """
 tasks:     {use: fake}
@@ -38,11 +36,7 @@ def kernelrl(tmp_path: Path, command_server: CommandServer) -> Run:
     environment |= {"KERNELRL_RUN_SECRET": "5a" * 32}
 
     def run(*arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-        process = command_server.start(*arguments, cwd=tmp_path, env=environment)
-        out, err = process.communicate(timeout=DEADLINE_S)
-        assert "Traceback" not in err, err
-        assert process.returncode == code, err
-        return subprocess.CompletedProcess(arguments, process.returncode, out, err)
+        return command_server.start(*arguments, cwd=tmp_path, env=environment).result(code)
 
     return run
 

@@ -15,7 +15,6 @@ import pytest
 from kernelrl_command_server import CommandServer
 
 from kernelrl_core.runs.directory import RunDir
-from kernelrl_testing.waiting import DEADLINE_S
 
 ROOT = Path(__file__).parents[1]
 FORMER = ROOT / "data" / "former_run" / "killed"
@@ -31,11 +30,7 @@ def kernelrl(tmp_path: Path, command_server: CommandServer) -> Call:
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "fakes"), "KERNELRL_CACHE_DIR": str(tmp_path / "cache")}
 
     def call(*arguments: str) -> subprocess.CompletedProcess[str]:
-        process = command_server.start(*arguments, cwd=tmp_path, env=environment)
-        out, err = process.communicate(timeout=DEADLINE_S)
-        assert "Traceback" not in err, err
-        assert process.returncode is not None
-        return subprocess.CompletedProcess(arguments, process.returncode, out, err)
+        return command_server.start(*arguments, cwd=tmp_path, env=environment).result()
 
     return call
 

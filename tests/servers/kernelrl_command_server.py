@@ -53,6 +53,18 @@ class Command:
             raise subprocess.TimeoutExpired("kernelrl", timeout) from None
         return self.so_far()
 
+    def result(self, code: int | None = None) -> subprocess.CompletedProcess[str]:
+        """Wait for the end, which no traceback may precede.
+
+        Args:
+            code: the exit code that it must have; None: any.
+        """
+        out, err = self.communicate()
+        assert "Traceback" not in err, err
+        assert self.returncode is not None
+        assert code is None or self.returncode == code, err
+        return subprocess.CompletedProcess((), self.returncode, out, err)
+
     def so_far(self) -> tuple[str, str]:
         """Standard output and standard error up to now."""
         out, err = (path.read_text() if path.exists() else "" for path in self._outputs)

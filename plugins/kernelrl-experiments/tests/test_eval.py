@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from kernelrl_command_server import Command, CommandServer
 
-from kernelrl_testing.waiting import DEADLINE_S, wait_until
+from kernelrl_testing.waiting import wait_until
 
 FAKES = Path(__file__).parents[3] / "tests/fakes"
 MAIN = [sys.executable, "-c", "from kernelrl_core.cli.main import main; main()"]
@@ -48,10 +48,7 @@ def start(tmp_path: Path, command_server: CommandServer) -> Callable[..., Comman
 @pytest.fixture
 def kernelrl(start: Callable[..., Command]) -> Call:
     def call(*arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-        out, err = (process := start(*arguments)).communicate(timeout=DEADLINE_S)
-        assert "Traceback" not in err, err
-        assert process.returncode == code, err
-        return subprocess.CompletedProcess(arguments, process.returncode, out, err)
+        return start(*arguments).result(code)
 
     return call
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from kernelrl_command_server import Command, CommandServer
 
-from kernelrl_testing.waiting import DEADLINE_S, wait_until
+from kernelrl_testing.waiting import wait_until
 
 FAKES = Path(__file__).parents[3] / "tests/fakes"
 RECIPE = """
@@ -44,11 +44,7 @@ def start(tmp_path: Path, command_server: CommandServer) -> Start:
 @pytest.fixture
 def kernelrl(start: Start) -> Run:
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        process = start(*arguments)
-        out, err = process.communicate(timeout=DEADLINE_S)
-        assert "Traceback" not in err, err
-        assert process.returncode is not None
-        return subprocess.CompletedProcess(arguments, process.returncode, out, err)
+        return start(*arguments).result()
 
     return run
 

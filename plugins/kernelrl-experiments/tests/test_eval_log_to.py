@@ -11,7 +11,6 @@ import pytest
 from kernelrl_command_server import CommandServer
 
 from kernelrl_core.runs.directory import RunDir
-from kernelrl_testing.waiting import DEADLINE_S
 
 FAKES = Path(__file__).parents[3] / "tests/fakes"
 RECIPE = """
@@ -36,10 +35,7 @@ def kernelrl(tmp_path: Path, command_server: CommandServer) -> Run:
     environment = {**os.environ, "PYTHONPATH": str(FAKES), "KERNELRL_CACHE_DIR": str(tmp_path / "cache")}
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        process = command_server.start(*arguments, cwd=tmp_path, env=environment)
-        out, err = process.communicate(timeout=DEADLINE_S)
-        assert "Traceback" not in err, err
-        return subprocess.CompletedProcess(arguments, process.returncode, out, err)
+        return command_server.start(*arguments, cwd=tmp_path, env=environment).result()
 
     return run
 

@@ -90,10 +90,7 @@ def start(tmp_path: Path, warm_server: CommandServer) -> Callable[..., Command]:
 @pytest.fixture
 def kernelrl(start: Callable[..., Command]) -> Call:
     def call(*arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-        out, err = (process := start(*arguments)).communicate(timeout=DEADLINE_S)
-        assert "Traceback" not in err, err
-        assert process.returncode == code, err
-        return subprocess.CompletedProcess(arguments, process.returncode, out, err)
+        return start(*arguments).result(code)
 
     return call
 

@@ -13,8 +13,6 @@ from typing import Any
 import pytest
 from kernelrl_command_server import CommandServer
 
-from kernelrl_testing.waiting import DEADLINE_S
-
 FAKES = Path(__file__).parents[3] / "tests/fakes"
 RECIPE = """
 tasks:      {use: fake}
@@ -38,11 +36,7 @@ def kernelrl(tmp_path: Path, command_server: CommandServer) -> Call:
     environment = {**os.environ, "PYTHONPATH": str(FAKES), "KERNELRL_CACHE_DIR": str(tmp_path / "cache")}
 
     def call(*arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-        process = command_server.start(*arguments, cwd=tmp_path, env=environment)
-        out, err = process.communicate(timeout=DEADLINE_S)
-        assert "Traceback" not in err, err
-        assert process.returncode == code, err
-        return subprocess.CompletedProcess(arguments, process.returncode, out, err)
+        return command_server.start(*arguments, cwd=tmp_path, env=environment).result(code)
 
     return call
 
