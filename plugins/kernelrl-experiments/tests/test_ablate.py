@@ -49,7 +49,10 @@ def start(tmp_path: Path) -> Start:
 @pytest.fixture
 def kernelrl(start: Start) -> Run:
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return start(*arguments).result()
+        process = start(*arguments)
+        out, err = process.communicate(timeout=DEADLINE_S)
+        assert "Traceback" not in err, err
+        return subprocess.CompletedProcess(arguments, process.returncode, out, err)
 
     return run
 
