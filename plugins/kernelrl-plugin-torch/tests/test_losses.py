@@ -93,3 +93,30 @@ def test_on_policy_both_ratios_give_equal_gradients() -> None:
         slopes.append(logprobs.grad.tolist())
     assert slopes[0] == pytest.approx([-1.0, 2.0, 2.0])
     assert slopes[1] == pytest.approx(slopes[0])
+
+
+def test_tokens_keep_their_own_gradient_under_the_ratio_of_the_reply() -> None:
+    """GSPO-token: the ratio is exp of the mean over the counted tokens, (log 1.5 + log 1.5) / 2. The derivative of a
+    token's loss is -ratio * A with its own advantage."""
+    logprobs = torch.tensor([math.log(x) for x in (1.5, 1.5, 0.01)], requires_grad=True)
+    counted = torch.tensor([True, True, False])
+    advantages = torch.tensor([1.0, 2.0, 0.0])
+    tokens = token_loss("ppo", logprobs, torch.zeros(3), advantages, (0.5, 2.0), [3], counted=counted)
+    assert tokens.ratio.tolist() == pytest.approx([1.5, 1.5, 1.5])
+    tokens.loss.sum().backward()
+    assert logprobs.grad.tolist() == pytest.approx([-1.5, -3.0, 0.0])
+
+
+def test_dro_has_a_quadratic_penalty() -> None:
+    """-(A log p - beta / 2 (log ratio)^2) at log p = -1, sampler -3, A = 2: -(-2 - 0.25 * 4) = 3; slope 2 beta - A."""
+    logprobs = torch.tensor([-1.0], requires_grad=True)
+    tokens = token_loss("dro", logprobs, torch.tensor([-3.0]), torch.tensor([2.0]), (0.8, 1.2), beta=0.5)
+    tokens.loss.sum().backward()
+    assert tokens.loss.item() == pytest.approx(3.0)
+    assert logprobs.grad.item() == pytest.approx(-1.0)
+
+
+def test_cross_entropy_weighs_several_targets_of_a_token() -> None:
+    weights = torch.tensor([[0.5, 0.5], [1.0, 0.0]])
+    logprobs = torch.tensor([[-1.0, -2.0], [-3.0, -4.0]])
+    assert token_loss("cross_entropy", logprobs, weights * 0, weights, (0.8, 1.2)).loss.sum().item() == 4.5

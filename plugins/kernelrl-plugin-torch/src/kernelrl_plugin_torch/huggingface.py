@@ -142,7 +142,7 @@ class HuggingFaceModel:
         targets = torch.tensor([token for pair in batch for token in pair.reply], dtype=torch.long, device=self.device)
         with torch.no_grad():
             entropy = -(distribution.exp() * distribution).sum(-1)
-        return Scores(distribution.gather(1, targets[:, None])[:, 0], entropy)
+        return Scores(distribution.gather(1, targets[:, None])[:, 0], entropy, distribution)
 
     def state(self) -> dict[str, Tensor]:
         if self._adapted:

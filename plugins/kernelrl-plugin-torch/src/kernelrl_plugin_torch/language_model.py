@@ -59,6 +59,8 @@ class Scores(NamedTuple):
     """[n_tokens] natural-log probability of each token at the temperature of its reply, with gradient."""
     entropy: Tensor
     """[n_tokens] entropy of the distribution of each token, in nats, without gradient."""
+    distribution: Tensor
+    """[n_tokens, vocabulary] log-probabilities of all tokens in the place of each, with gradient."""
 
 
 class Decoder(Protocol):

@@ -9,11 +9,12 @@ import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from kernelrl_core.api.policies import OptimizerSettings
-from kernelrl_plugin_torch.language_model import LanguageModel, PromptAndReply
+from kernelrl_plugin_torch.language_model import LanguageModel, PromptAndReply, Scores
 from kernelrl_plugin_torch.losses import token_loss
 
 __all__ = ["Datum", "Learner", "Totals", "mean_gap", "micro_batches"]
@@ -30,6 +31,11 @@ class Datum(NamedTuple):
     """[len(reply)] advantages, already divided by the loss denominator: the loss is a plain sum."""
     temperature: float = 1.0
     """Temperature of the log-probabilities."""
+    counted: Sequence[bool] | None = None
+    """[len(reply)] True for the tokens whose mean is the ratio of the reply (`ratio="sequence"`); None: all."""
+    targets: np.ndarray | None = None
+    """[len(reply)] or [len(reply), n_targets] tokens, int64, whose log-probabilities are trained in the places of the
+    reply's tokens; `sampled` and `advantages` have the same shape. None: the reply itself."""
 
 
 class Learner:
@@ -49,14 +55,23 @@ class Learner:
         self._optimizer = torch.optim.AdamW(self._parameters, lr=0.0, weight_decay=0.0)
 
     def backward(
-        self, data: Sequence[Datum], loss: str, bounds: tuple[float, float], totals: Totals, ratio: str = "token"
+        self,
+        data: Sequence[Datum],
+        loss: str,
+        bounds: tuple[float, float],
+        totals: Totals,
+        ratio: str = "token",
+        beta: float = 0.0,
     ) -> list[Tensor]:
-        """Accumulate the gradient of a batch; returns [datum] trainer log-probabilities [len(reply)].
+        """Accumulate the gradient of a batch, but none within `torch.no_grad()`.
 
         Args:
-            loss, bounds: see `token_loss`.
+            loss, bounds, beta: see `token_loss`.
             totals: the metrics of the batch are added to these.
             ratio: `token` or `sequence`, the probability ratio that the loss uses.
+
+        Returns:
+            [datum] trainer log-probabilities of the reply, [len(reply)], or of `Datum.targets`, in their shape.
         """
         # Dropout would change the probabilities, and use a random generator that checkpoints do not contain.
         self._model.module.eval()
@@ -65,17 +80,19 @@ class Learner:
             scores = self._model.score(
                 [PromptAndReply(datum.prompt, datum.reply, datum.temperature) for datum in batch]
             )
-            device = scores.logprobs.device
+            logprobs = _of_targets(scores, batch)
+            device = logprobs.device
             sampled = torch.tensor([x for datum in batch for x in datum.sampled], device=device)
             advantages = torch.tensor([x for datum in batch for x in datum.advantages], device=device)
             lengths = [len(datum.reply) for datum in batch] if ratio == "sequence" else None
-            tokens = token_loss(loss, scores.logprobs, sampled, advantages, bounds, lengths)
+            counted = torch.tensor([x for datum in batch for x in _counted(datum)], device=device)
+            tokens = token_loss(loss, logprobs, sampled, advantages, bounds, lengths, counted=counted, beta=beta)
             total = tokens.loss.sum()
             if total.requires_grad:
                 total.backward()
                 for parameter in self._frozen:
                     parameter.grad = None
-            trainer = scores.logprobs.detach()
+            trainer = logprobs.detach()
             totals.add(total, tokens.ratio, tokens.clipped, sampled - trainer, scores.entropy)
             seen += trainer.split([len(datum.reply) for datum in batch])
         return seen
@@ -120,6 +137,20 @@ class Learner:
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         self._optimizer.load_state_dict(dict(state))
+
+
+def _counted(datum: Datum) -> Sequence[bool]:
+    return (True,) * len(datum.reply) if datum.counted is None else datum.counted
+
+
+def _of_targets(scores: Scores, batch: Sequence[Datum]) -> Tensor:
+    """The log-probabilities of the targets of a batch, all with the same number of targets per token."""
+    if all(datum.targets is None for datum in batch):
+        return scores.logprobs
+    rows = [np.asarray(datum.reply) if datum.targets is None else datum.targets for datum in batch]
+    targets = torch.from_numpy(np.concatenate(rows)).to(scores.distribution.device)
+    picked = scores.distribution.gather(1, targets.reshape(len(targets), -1))
+    return picked.reshape(targets.shape)
 
 
 class Totals:

@@ -245,7 +245,7 @@ class ScratchModel:
         distribution = F.log_softmax(tempered(logits, batch), dim=-1)
         with torch.no_grad():
             entropy = -(distribution.exp() * distribution).sum(-1)
-        return Scores(distribution.gather(1, targets[:, None])[:, 0], entropy)
+        return Scores(distribution.gather(1, targets[:, None])[:, 0], entropy, distribution)
 
     def state(self) -> dict[str, Tensor]:
         return dict(self.module.state_dict())
