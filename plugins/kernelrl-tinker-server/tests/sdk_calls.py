@@ -1,4 +1,4 @@
-"""Calls every method of the SDK's clients, and describes how the server reacts.
+"""Calls every method of the SDK's clients, and every option that Tinker documents, and describes how the server reacts.
 
 python plugins/kernelrl-tinker-server/tests/sdk_calls.py      # writes the table of the README
 """
@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, get_args
 
+import httpx
 import tinker
 import torch
 from tinker import types
@@ -38,6 +39,34 @@ def datum(**inputs: list[float]) -> types.Datum:
 
 SUPERVISED = datum(weights=[1.0, 1.0, 1.0])
 SAMPLED = datum(logprobs=[-5.0, -5.0, -5.0], advantages=[1.0, 1.0, 1.0])
+MASKED = datum(logprobs=[-5.0, -5.0, -5.0], advantages=[1.0, 1.0, 1.0], sequence_ratio_mask=[1.0, 1.0, 1.0])
+OTHER_TARGETS = types.Datum(
+    model_input=types.ModelInput.from_ints([114, 105, 116]),
+    loss_fn_inputs={"target_tokens": torch.tensor([101, 101, 101]), "weights": torch.ones(3)},
+)
+SEVERAL_TARGETS = types.Datum(
+    model_input=types.ModelInput.from_ints([114, 105, 116]),
+    loss_fn_inputs={"target_tokens": torch.tensor([[101, 102]] * 3), "weights": torch.full((3, 2), 0.5)},
+)
+OF_LOSS: dict[str, tuple[types.Datum, dict[str, float] | None]] = {
+    "cross_entropy": (SUPERVISED, None),
+    "gspo": (MASKED, None),
+    "dro": (SAMPLED, {"beta": 0.05}),
+}
+"""Data and options of a loss; of the others: `SAMPLED` and none."""
+OF_SAMPLING = {
+    "topk_prompt_logprobs=2": {"topk_prompt_logprobs": 2},
+    "target_prompt_logprobs": {"target_prompt_logprobs": types.TensorData.from_torch(torch.tensor([[101, -1]] * 4))},
+    "prompt_logprobs_last_n=2": {"include_prompt_logprobs": True, "prompt_logprobs_last_n": 2},
+    "topk_sample_logprobs=2": {"topk_sample_logprobs": 2},
+    "prompt_alt_tokens_k=2": {"prompt_alt_tokens_k": 2},
+}
+OF_PATHS = {
+    "oai/api/v1/chat/completions": {"model": "tiny", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 2},
+    "oai/api/v1/completions": {"model": "tiny", "prompt": "hi", "max_tokens": 2},
+    "anthropic/api/v1/messages": {"model": "tiny", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 2},
+}
+"""Tinker's compatible inference: path -> body."""
 
 
 class Clients:
@@ -142,7 +171,7 @@ class Clients:
 
 
 def rows(server: LocalServer) -> Iterator[tuple[str, str]]:
-    """(call, reaction) for every method, every loss, and options of training clients."""
+    """(call, reaction) for every method, every loss, and options of requests and training clients."""
     clients = Clients(server)
     calls = clients.calls()
     for cls in CLIENTS:
@@ -153,12 +182,24 @@ def rows(server: LocalServer) -> Iterator[tuple[str, str]]:
             yield label, _reaction(calls[label]) if label in calls else "not known"
     for loss in get_args(types.LossFnType):
         if loss != "custom":  # a client-side loss: forward_backward_custom
-            data = SUPERVISED if loss == "cross_entropy" else SAMPLED
+            data, options = OF_LOSS.get(loss, (SAMPLED, None))
             training = clients.service.create_lora_training_client("tiny").result()
-            yield f"loss {loss}", _reaction(lambda t=training, d=data, n=loss: t.forward_backward([d], n))
+            yield f"loss {loss}", _reaction(lambda t=training, d=data, n=loss, o=options: t.forward_backward([d], n, o))
+    for label, data in (("other targets than the next tokens", OTHER_TARGETS), ("several targets", SEVERAL_TARGETS)):
+        yield label, _reaction(lambda d=data: clients.training.forward_backward([d], "cross_entropy"))
+    recorded = clients.service.create_sampling_client(base_model="tiny", record_stability_info=True).result()
+    short = types.SamplingParams(max_tokens=1)
+    yield "record_stability_info=True", _reaction(lambda: recorded.sample(PROMPT, 1, short))
+    for label, options in OF_SAMPLING.items():
+        yield label, _reaction(lambda o=options: clients.sampling.sample(PROMPT, 1, short, **o))
+    for path, body in OF_PATHS.items():
+        with httpx.Client(headers={"Authorization": f"Bearer {server.api_key}"}, timeout=DEADLINE_S) as client:
+            status = client.post(f"{server.base_url}/{path}", json=body).status_code
+        yield path, {200: "served", 400: "refused"}.get(status, f"failed: status {status}")
     create = clients.service.create_lora_training_client
     for part in ("train_mlp", "train_attn", "train_unembed"):
         yield f"{part}=False", _reaction(lambda p=part: create("tiny", **{p: False}))
+    yield "rank=4", _reaction(lambda: create("tiny", rank=4))
     dimuon = types.DimuonOptimizerConfig()
     yield "optimizer=AdamOptimizerConfig()", _reaction(lambda: create("tiny", optimizer=types.AdamOptimizerConfig()))
     yield "optimizer=DimuonOptimizerConfig()", _reaction(lambda: create("tiny", optimizer=dimuon))

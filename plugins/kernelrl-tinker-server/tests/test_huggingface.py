@@ -31,9 +31,10 @@ def test_adapters_are_trained_sampled_and_saved(tmp_path) -> None:
         LocalServer(state=tmp_path / "state", model=model, arguments=("--lora-rank", "4")) as server,
         tinker.ServiceClient(base_url=server.base_url, api_key=server.api_key) as service,
     ):
-        with pytest.raises(tinker.BadRequestError, match="started with rank 4"):
-            service.create_lora_training_client(base_model=model, rank=8).result()
-        training = service.create_lora_training_client(base_model=model, rank=4).result()
+        with pytest.raises(tinker.BadRequestError, match="rank=1000: the adapters of this model have ranks from 1 to"):
+            service.create_lora_training_client(base_model=model, rank=1000).result()
+        training = service.create_lora_training_client(base_model=model, rank=8).result()
+        assert training.get_info().lora_rank == 8
         assert training.get_tokenizer().decode([40]) == transformers.AutoTokenizer.from_pretrained(model).decode([40])
         tokens = list(range(40, 60))
         wanted = types.Datum(

@@ -214,16 +214,68 @@ def test_an_unknown_model_is_refused_with_the_known_ones(service) -> None:
 
 def test_a_prompt_longer_than_the_context_is_a_bad_request(service) -> None:
     client = service.create_sampling_client(base_model="tiny").result()
-    with pytest.raises(tinker.BadRequestError, match="the context's 2048"):
+    with pytest.raises(tinker.BadRequestError, match=r"the prompt has 3000 tokens; .* 2048\\nfix: send at most 2047"):
         client.sample(types.ModelInput.from_ints([1] * 3000), 1, types.SamplingParams(max_tokens=4)).result()
 
 
-def test_targets_that_are_not_the_shifted_input_are_refused(service) -> None:
+def test_targets_need_not_be_the_shifted_input(service) -> None:
+    """With a weight only on one place, its log-probability is the one of the shifted datum with that last token."""
     training = service.create_lora_training_client(base_model="tiny").result()
-    wrong = supervised(PROMPT, [1.0] * (len(PROMPT) - 1))
-    wrong.loss_fn_inputs["target_tokens"] = types.TensorData.from_torch(torch.tensor(PROMPT[:-1]))
-    with pytest.raises(tinker.BadRequestError, match="shifted by one"):
-        training.forward_backward([wrong], "cross_entropy").result()
+    tokens = PROMPT + REPLY
+    weights = [0.0] * (len(tokens) - 1)
+    weights[20] = 1.0
+    shifted = supervised([*tokens[:21], 7], weights[:21])
+    other = supervised(tokens, weights)
+    targets = tokens[1:]
+    targets[20] = 7
+    other.loss_fn_inputs["target_tokens"] = types.TensorData.from_torch(torch.tensor(targets))
+    losses = [
+        training.forward_backward([one], "cross_entropy").result().metrics["loss:sum"] for one in (shifted, other)
+    ]
+    assert losses[1] == pytest.approx(losses[0], rel=1e-5)
+
+
+def test_several_targets_of_a_token_are_weighted(service) -> None:
+    """`cross_entropy` with the most probable tokens of the prompt as targets: Tinker's form of distillation."""
+    training = service.create_lora_training_client(base_model="tiny").result()
+    client = training.save_weights_and_get_sampling_client().result()
+    tokens = PROMPT + REPLY
+    sampled_ = client.sample(
+        types.ModelInput.from_ints(tokens), 1, types.SamplingParams(max_tokens=1), topk_prompt_logprobs=3
+    ).result()
+    top = sampled_.topk_prompt_logprobs[1:]
+    targets, given = (torch.tensor([[pair[part] for pair in row] for row in top]) for part in (0, 1))
+    weights = torch.zeros_like(given)
+    weights[-1] = torch.tensor([0.5, 0.25, 0.25])
+    data = types.Datum(
+        model_input=types.ModelInput.from_ints(tokens[:-1]),
+        loss_fn_inputs={"target_tokens": targets, "weights": weights},
+    )
+    trained = training.forward_backward([data], "cross_entropy").result()
+    assert trained.metrics["loss:sum"] == pytest.approx(-float((weights * given).sum()), rel=1e-4)
+    assert logprobs(trained).shape == (len(tokens) - 1, 3)
+    assert logprobs(trained)[-1] == pytest.approx(given[-1].numpy(), abs=1e-4)
+    forward = training.forward([data], "cross_entropy").result()
+    assert logprobs(forward) == pytest.approx(given.numpy(), abs=1e-4)
+    assert forward.metrics["loss:sum"] == pytest.approx(trained.metrics["loss:sum"], rel=1e-5)
+
+
+def test_samples_for_stable_reinforce_are_refused_before_training(service) -> None:
+    training = service.create_lora_training_client(base_model="tiny").result()
+    client = training.save_weights_and_get_sampling_client(record_stability_info=True).result()
+    with pytest.raises(
+        tinker.BadRequestError, match=r"stable_reinforce.*\\nfix: train with loss_fn=importance_sampling"
+    ):
+        sampled(client)
+
+
+def test_a_token_outside_the_vocabulary_is_a_bad_request(service) -> None:
+    training = service.create_lora_training_client(base_model="tiny").result()
+    with pytest.raises(tinker.BadRequestError, match="token 70000 is not in the model's vocabulary"):
+        training.forward_backward([supervised([1, 2, 70000], [1.0, 1.0])], "cross_entropy").result()
+    client = service.create_sampling_client(base_model="tiny").result()
+    with pytest.raises(tinker.BadRequestError, match="token 70000 is not in the model's vocabulary"):
+        client.compute_logprobs(types.ModelInput.from_ints([1, 70000])).result()
 
 
 def test_an_expired_checkpoint_is_removed_at_a_restart(tmp_path) -> None:
@@ -246,5 +298,12 @@ def test_losses_agree_with_their_formula(service) -> None:
     given = [float(x) - math.log(1.5) for x in now]  # every ratio is 1.5
     ppo = training.forward_backward([datum(1.0, given)], "ppo", BOUNDS).result().metrics["loss:sum"]
     cispo = training.forward_backward([datum(1.0, given)], "cispo", BOUNDS).result().metrics["loss:sum"]
+    marked = datum(1.0, given)
+    mask = torch.tensor([0.0] * (len(PROMPT) - 1) + [1.0] * len(REPLY))
+    marked.loss_fn_inputs["sequence_ratio_mask"] = types.TensorData.from_torch(mask)
+    gspo = training.forward_backward([marked], "gspo", BOUNDS).result().metrics["loss:sum"]
+    dro = training.forward_backward([datum(1.0, given)], "dro", {"beta": 0.5}).result().metrics["loss:sum"]
     assert ppo == pytest.approx(-1.28 * len(REPLY), rel=1e-4)
+    assert gspo == pytest.approx(ppo, rel=1e-4)
+    assert dro == pytest.approx(0.25 * math.log(1.5) ** 2 * len(REPLY) - float(now.sum()), rel=1e-4)
     assert cispo == pytest.approx(-1.28 * float(now.sum()), rel=1e-4)

@@ -1,6 +1,8 @@
-"""Parts of a model that a run trains, and the seed of its adapters; in this process, without a server."""
+"""Parts of a model that a run trains, and the rank and seed of its adapters; in this process, without a server."""
 
 from __future__ import annotations
+
+import copy
 
 import pytest
 import torch
@@ -14,6 +16,7 @@ from kernelrl_tinker_server.models import load_served_model
 from kernelrl_tinker_server.trained_parts import TrainedParts
 
 ADAM = OptimizerSettings(1e-2, 0.9, 0.95, 1e-8, 0.0, None)
+CROSS_ENTROPY = {"loss": "cross_entropy", "bounds": (0.8, 1.2)}
 DATA = [Datum((40, 41, 42), (43, 44, 45), (-5.0, -5.0, -5.0), (1.0, 1.0, 1.0))]
 
 
@@ -41,7 +44,7 @@ def trained(engine: Engine, steps: int = 2, **options) -> set[str]:
     engine.create("run", **options)
     before = engine.weights("run")
     for _ in range(steps):
-        engine.backward("run", DATA, "cross_entropy", (0.8, 1.2), "token")
+        engine.backward("run", DATA, **CROSS_ENTROPY)
         engine.update("run", ADAM)
     after = engine.weights("run")
     engine.forget("run")
@@ -65,12 +68,12 @@ def test_adapters_of_a_part_can_be_frozen(adapted: Engine, part: str, mark: str)
 
 def test_gradients_of_frozen_parts_do_not_reach_another_run(tiny: Engine) -> None:
     tiny.create("whole")
-    tiny.backward("whole", DATA, "cross_entropy", (0.8, 1.2), "token")
+    tiny.backward("whole", DATA, **CROSS_ENTROPY)
     expected = tiny.update("whole", ADAM)
     tiny.create("frozen", parts=TrainedParts(mlp=False))
-    tiny.backward("frozen", DATA, "cross_entropy", (0.8, 1.2), "token")
+    tiny.backward("frozen", DATA, **CROSS_ENTROPY)
     tiny.create("again")
-    tiny.backward("again", DATA, "cross_entropy", (0.8, 1.2), "token")
+    tiny.backward("again", DATA, **CROSS_ENTROPY)
     assert tiny.update("again", ADAM) == expected
 
 
@@ -86,6 +89,47 @@ def test_the_seed_determines_the_adapters(adapted: Engine) -> None:
     assert all(torch.equal(none[name], adapted.base[name]) for name in none)
     # lora_B is 0, so every run starts at the weights of the base model.
     assert all(torch.equal(first[name], adapted.base[name]) for name in first if name not in random)
+
+
+def test_runs_have_adapters_of_their_own_rank(adapted: Engine) -> None:
+    """Alternating between runs of other ranks gives the weights of a run that is alone."""
+
+    def step(run: str) -> None:
+        adapted.backward(run, DATA, **CROSS_ENTROPY)
+        adapted.update(run, ADAM)
+
+    adapted.create("alone", rank=2, seed=5)
+    for _ in range(2):
+        step("alone")
+    expected = dict(adapted.weights("alone"))
+    adapted.create("two", rank=2, seed=5)
+    adapted.create("seven", rank=7)
+    for run in ("two", "seven", "two"):
+        step(run)
+    weights = adapted.weights("two")
+    assert all(torch.equal(weights[name], expected[name]) for name in expected)
+    assert {weights[name].shape[0] for name in weights if ".lora_A." in name} == {2}
+    assert {tensor.shape[1] for name, tensor in adapted.weights("seven").items() if ".lora_B." in name} == {7}
+    adapted.create("again", weights, copy.deepcopy(adapted.optimizer("two")))
+    step("again")
+    step("two")
+    continued, original = adapted.weights("again"), adapted.weights("two")
+    assert all(torch.equal(continued[name], original[name]) for name in original)
+
+
+def test_a_new_run_of_another_rank_starts_at_the_base_model(adapted: Engine) -> None:
+    distributions = []
+    for rank in (None, 3):
+        adapted.create("run", rank=rank)
+        distributions.append(adapted.prompt_distribution(adapted.weights("run"), (40, 41, 42), 2))
+    assert torch.equal(*distributions)
+
+
+@pytest.mark.parametrize("rank", [0, -1, 10**6])
+def test_an_impossible_rank_is_refused(adapted: Engine, tiny: Engine, rank: int) -> None:
+    with pytest.raises(UsageError, match=rf"rank={rank}: the adapters of this model have ranks from 1 to "):
+        adapted.check_rank(rank)
+    tiny.check_rank(rank)  # all weights are trained: the rank has no effect
 
 
 def test_part_that_a_model_does_not_have_is_refused() -> None:

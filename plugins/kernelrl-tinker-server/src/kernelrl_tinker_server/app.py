@@ -11,20 +11,23 @@ import hmac
 import logging
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Hashable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from concurrent.futures import CancelledError
 from typing import Any
 
+import numpy as np
 from aiohttp import web
 
 from kernelrl_core.api.errors import KernelRLError, LookupFailed, UsageError
 from kernelrl_core.api.policies import OptimizerSettings, Reply
 from kernelrl_plugin_torch.config import RATIOS
-from kernelrl_plugin_torch.language_model import PromptAndReply
+from kernelrl_plugin_torch.learner import Datum
 from kernelrl_tinker_server.engine import Engine
 from kernelrl_tinker_server.models import ServedModel
+from kernelrl_tinker_server.openai_api import PREFIX, OpenAIDoor, error_body
 from kernelrl_tinker_server.pending import Body, Pendings
 from kernelrl_tinker_server.sampling import SamplerBook, read_sampling
+from kernelrl_tinker_server.scoring import PromptScores
 from kernelrl_tinker_server.store import CheckpointPath, Store
 from kernelrl_tinker_server.trained_parts import TrainedParts
 from kernelrl_tinker_server.wire import read_training_request, sampled_body, trained_body
@@ -90,23 +93,25 @@ class _Server:
             get("/api/v1/sessions/{session}", self.session),
             web.delete(one, self.delete_checkpoint),
             web.put(f"{one}/ttl", self.set_ttl),
-            web.route("*", "/api/v1/{call:.*}", self.not_served),
+            *OpenAIDoor(self._worker, self._engine, self._samplers, self._served).routes(),
+            web.route("*", "/{door:api|oai|anthropic}/{call:.*}", self.not_served),
         ]
 
     @web.middleware
     async def guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Check the API key, and convert errors to responses."""
-        if request.path != "/api/v1/healthz" and not self._knows_key(request.headers.get("X-API-Key", "")):
-            return web.json_response({"detail": "wrong API key"}, status=401)
+        given = request.headers.get("X-API-Key") or request.headers.get("Authorization", "").removeprefix("Bearer ")
+        if request.path != "/api/v1/healthz" and not self._knows_key(given):
+            return _refusal(request, "wrong API key", 401)
         try:
             return await handler(request)
         except LookupFailed as error:
-            return web.json_response({"detail": str(error)}, status=404)
+            return _refusal(request, str(error), 404)
         except UsageError as error:
-            return web.json_response({"detail": str(error)}, status=400)
-        except (KeyError, TypeError, ValueError) as error:
-            detail = f"the request has an unexpected structure: {type(error).__name__}: {error}"
-            return web.json_response({"detail": detail}, status=422)
+            return _refusal(request, str(error), 400)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            problem = f"the request has an unexpected structure: {type(error).__name__}: {error}"
+            return _refusal(request, problem, 422)
 
     def _knows_key(self, given: str) -> bool:
         return self._api_key is None or hmac.compare_digest(given.encode(), self._api_key.encode())
@@ -151,7 +156,7 @@ class _Server:
 
     async def tokenizer(self, request: web.Request) -> web.Response:
         """The tokenizer's files. Not part of Tinker's API, whose clients load tokenizers from the hub."""
-        self._served.check(request.query["model"], None)
+        self._served.check(request.query["model"])
         return web.json_response({"files": await asyncio.to_thread(self._served.tokenizer_files)})
 
     async def create_session(self, request: web.Request) -> web.Response:
@@ -187,12 +192,13 @@ class _Server:
         body = await request.json()
         run, lora = f"{body['session_id']}:train:{body['model_seq_id']}", body.get("lora_config") or {}
         model, rank, parts = str(body["base_model"]), int(lora.get("rank", 32)), TrainedParts.from_request(lora)
-        self._served.check(model, rank)
+        self._served.check(model)
+        self._engine.check_rank(rank)
         _require_adam(body)
         parts.frozen(self._engine.trainable)
 
         def work(engine: Engine) -> str:
-            engine.create(run, parts=parts, seed=lora.get("seed"))
+            engine.create(run, parts=parts, seed=lora.get("seed"), rank=rank)
             return run
 
         self._register(run, model, rank, parts, body.get("user_metadata"))
@@ -204,7 +210,7 @@ class _Server:
         path = CheckpointPath.parse(str(body["path"]))
         about = self._store.about(path)
         model = str(body.get("base_model") or about["model"])
-        self._served.check(model, about["rank"])
+        self._served.check(model)
         _require_adam(body)
         parts = TrainedParts.from_request(about)
 
@@ -292,21 +298,36 @@ class _Server:
 
     async def forward_backward(self, request: web.Request) -> web.Response:
         training = read_training_request(await request.read(), request.headers.get("Content-Encoding", ""))
-        longest = max((len(datum.prompt) + len(datum.reply) for datum in training.data), default=0)
-        if longest > self._engine.model.context_tokens:
-            raise UsageError(
-                f"a datum has {longest} tokens; the model's context has {self._engine.model.context_tokens}"
-            )
+        self._check_data(training.data)
 
         def work(engine: Engine) -> bytes:
-            if training.forward_only:
-                pairs = [PromptAndReply(datum.prompt, datum.reply) for datum in training.data]
-                return trained_body(engine.forward(training.run, pairs), training.skipped, {"loss:sum": 0.0})
-            rows, totals = engine.backward(training.run, training.data, training.loss, training.bounds, training.ratio)
+            run = engine.forward if training.forward_only else engine.backward
+            rows, totals = run(
+                training.run,
+                training.data,
+                loss=training.loss,
+                bounds=training.bounds,
+                ratio=training.ratio,
+                beta=training.beta,
+            )
             metrics = {"loss:sum": totals.sums["loss"], "entropy:sum": totals.sums["entropy"]}
             return trained_body(rows, training.skipped, metrics | {"tokens:sum": float(totals.tokens)})
 
         return self._later(("train", training.run, training.number), work, bytes, model_id=training.run)
+
+    def _check_data(self, data: Sequence[Datum]) -> None:
+        limit = self._engine.model.context_tokens
+        for number, datum in enumerate(data):
+            length = len(datum.prompt) + len(datum.reply)
+            if length > limit:
+                raise UsageError(
+                    f"datum {number} has {length} tokens with its last target; the model's context has {limit}",
+                    fix="send fewer tokens, or start the server with a greater --context-tokens if the model allows it",
+                    see="context",
+                )
+            self._engine.check_tokens({*datum.prompt, *datum.reply})
+            if datum.targets is not None:
+                self._engine.check_tokens(np.unique(datum.targets).tolist())
 
     async def optim_step(self, request: web.Request) -> web.Response:
         body = await request.json()
@@ -402,7 +423,7 @@ class _Server:
         sampler = f"{body['session_id']}:sample:{body['sampling_session_seq_id']}"
         path = CheckpointPath.parse(str(body["model_path"])) if body.get("model_path") else None
         model = str(self._store.about(path)["model"] if path else body.get("base_model"))
-        self._served.check(model, None)
+        self._served.check(model)
         await asyncio.to_thread(self._samplers.open, sampler, model, path)
         return web.json_response({"sampling_session_id": sampler, "type": "create_sampling_session"})
 
@@ -416,9 +437,9 @@ class _Server:
     async def sample(self, request: web.Request) -> web.Response:
         body = await request.json()
         sampler = str(body["sampling_session_id"])
-        sampling = read_sampling(body, self._samplers.weights(sampler), self._engine.model, self._served)
+        sampling = read_sampling(body, self._samplers.weights(sampler), self._engine, self._served)
 
-        def response(result: tuple[list[Reply], list[float] | None]) -> bytes:
+        def response(result: tuple[list[Reply], PromptScores]) -> bytes:
             return sampled_body(*result, len(sampling.prompt))
 
         key = ("sample", sampler, body.get("seq_id"))
@@ -468,6 +489,12 @@ class _Server:
         if isinstance(made, bytes):
             return web.Response(body=made, content_type="application/x-protobuf")
         return web.json_response(made)
+
+
+def _refusal(request: web.Request, problem: str, status: int) -> web.Response:
+    """The response to a request that cannot be carried out."""
+    openai = request.path.startswith(PREFIX)
+    return web.json_response(error_body(problem, status) if openai else {"detail": problem}, status=status)
 
 
 def _require_adam(body: Mapping[str, Any]) -> None:

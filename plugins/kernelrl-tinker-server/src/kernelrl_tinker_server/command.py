@@ -21,7 +21,8 @@ __all__ = ["command"]
 @click.option("--dtype", type=click.Choice(["float32", "bfloat16"]), default="float32", show_default=True,
               help="Dtype of the weights of a Hugging Face model.")  # fmt: skip
 @click.option("--lora-rank", type=click.IntRange(min=1),
-              help="Train LoRA adapters of this rank on a Hugging Face model. Default: train all weights.")  # fmt: skip
+              help="Train LoRA adapters on a Hugging Face model, of this rank unless a client names another. "
+              "Default: train all weights.")  # fmt: skip
 @click.option("--context-tokens", type=click.IntRange(min=1),
               help="Maximum tokens of prompt and reply together, for a Hugging Face model.")  # fmt: skip
 @click.option("--sample-rows", type=click.IntRange(min=1), help="Batch size of sampling.")

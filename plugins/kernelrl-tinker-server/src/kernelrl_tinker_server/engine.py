@@ -7,7 +7,7 @@ accumulated gradients, so runs can alternate between any two requests. Used by o
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -52,6 +52,9 @@ class Engine:
         self.base: Weights = _copy(model.state())
         self.trainable = [name for name, parameter in model.module.named_parameters() if parameter.requires_grad]
         """Names of the parameters that a run trains, unless it freezes them."""
+        with torch.inference_mode():
+            self.vocabulary = len(model.prefill([0]).logits)
+            """Number of token ids that the model knows."""
         self._runs: dict[str, _Run] = {}
         self._owner: _Run | Weights = self.base
         """The run or the sampler weights that the model has loaded."""
@@ -68,19 +71,21 @@ class Engine:
         *,
         parts: TrainedParts = ALL_PARTS,
         seed: int | None = None,
+        rank: int | None = None,
     ) -> None:
         """Start a training run at the initial weights, or at those of a checkpoint.
 
         Args:
             parts: the parts of the model that are trained.
-            seed: seed of the initial adapters; None: those that the model was loaded with. No effect without adapters,
-                or with `weights`.
+            seed: seed of the initial adapters; None: a fixed one. No effect without adapters, or with `weights`.
+            rank: rank of the adapters; None: that of the loaded model. No effect likewise.
 
         Raises:
             UsageError: the weights are of another model, or a part cannot be frozen.
         """
         if weights is None:
-            weights = self.base if seed is None else _with_new_adapters(self.base, seed)
+            same = rank is None or rank == _rank(self.base)
+            weights = self.base if same and seed is None else _with_new_adapters(self.base, seed or 0, rank)
         else:
             weights = self.checked(weights)
         made = _Run(Learner(self.model, self._train_tokens, parts.frozen(self.trainable)), weights)
@@ -94,9 +99,20 @@ class Engine:
         Raises:
             UsageError: they are of another one.
         """
-        if {k: v.shape for k, v in weights.items()} != {k: v.shape for k, v in self.base.items()}:
+        rank = _rank(weights)
+        expected = {name: _shape(name, tensor, rank) for name, tensor in self.base.items()}
+        if {name: tensor.shape for name, tensor in weights.items()} != expected:
             raise UsageError("the checkpoint is of another model than the served one")
         return weights
+
+    def check_rank(self, rank: int) -> None:
+        """
+        Raises:
+            UsageError: the model's adapters cannot have this rank. Without adapters every rank is ignored.
+        """
+        sides = [side for name, tensor in self.base.items() if _adapter(name) for side in tensor.shape]
+        if sides and not 1 <= rank <= max(sides):
+            raise UsageError(f"rank={rank}: the adapters of this model have ranks from 1 to {max(sides)}")
 
     def forget(self, run: str) -> None:
         """End a run and free its memory."""
@@ -105,16 +121,23 @@ class Engine:
             gone.learner.take_gradients()
             self._owner = {}
 
-    def backward(
-        self, run: str, data: Sequence[Datum], loss: str, bounds: tuple[float, float], ratio: str
-    ) -> tuple[list[list[float]], Totals]:
-        """Accumulate gradients; returns the [datum][token] log-probabilities under the current weights."""
+    def backward(self, run: str, data: Sequence[Datum], **loss: Any) -> tuple[list[Any], Totals]:
+        """Accumulate gradients.
+
+        Args:
+            loss: `loss`, `bounds`, `ratio` and `beta` of `Learner.backward`.
+
+        Returns:
+            [datum] log-probabilities of the targets under the current weights, as nested lists, and the metrics.
+        """
         learner, totals = self._take(run), Totals()
-        rows = learner.backward(data, loss, bounds, totals, ratio)
+        rows = learner.backward(data, totals=totals, **loss)
         return [row.tolist() for row in rows], totals
 
-    def forward(self, run: str, pairs: Sequence[PromptAndReply]) -> list[list[float]]:
-        return self._take(run).logprobs(pairs)
+    @torch.no_grad()
+    def forward(self, run: str, data: Sequence[Datum], **loss: Any) -> tuple[list[Any], Totals]:
+        """Like `backward`, without gradients."""
+        return self.backward(run, data, **loss)
 
     def update(self, run: str, settings: OptimizerSettings) -> float:
         """One optimizer step with the accumulated gradients; returns their norm before clipping."""
@@ -151,6 +174,10 @@ class Engine:
         if isinstance(self._owner, _Run):
             self._owner.weights = _copy(self.model.state())
             self._owner.gradients = self._owner.learner.take_gradients()
+        for name, parameter in self.model.module.named_parameters():
+            # A run with adapters of another rank: the scale of adapters does not depend on their rank.
+            if name in weights and parameter.shape != weights[name].shape:
+                parameter.data = parameter.data.new_empty(weights[name].shape)
         self.model.load_state(weights)
         self.sampler.weights_changed()
 
@@ -166,28 +193,59 @@ class Engine:
         self.sampler.run()
 
     @torch.no_grad()
-    def prompt_logprobs(self, weights: Weights, prompt: Sequence[int], n: int) -> list[float]:
-        """[n] log-probabilities of the last n tokens of a prompt; n is less than its length."""
+    def prompt_distribution(self, weights: Weights, prompt: Sequence[int], n: int) -> Tensor:
+        """[n, vocabulary] log-probabilities of all tokens in the places of the last n of a prompt; n is less than its
+        length."""
         if n == 0:
-            return []
+            return torch.zeros(0, self.vocabulary)
         if self._owner is not weights:
             self._give(weights)
             self._owner = weights
         self.model.module.eval()
-        logprobs: list[float] = self.model.score(
-            [PromptAndReply(tuple(prompt[:-n]), tuple(prompt[-n:]))]
-        ).logprobs.tolist()
-        return logprobs
+        return self.model.score([PromptAndReply(tuple(prompt[:-n]), tuple(prompt[-n:]))]).distribution
+
+    def check_tokens(self, tokens: Iterable[int]) -> None:
+        """
+        Raises:
+            UsageError: a token is not in the vocabulary.
+        """
+        for token in tokens:
+            if not 0 <= token < self.vocabulary:
+                raise UsageError(
+                    f"token {token} is not in the model's vocabulary of {self.vocabulary}",
+                    fix="use the tokenizer that the server names (TrainingClient.get_tokenizer)",
+                )
 
 
-def _with_new_adapters(base: Weights, seed: int) -> Weights:
-    """The initial weights with other random adapters, from the distribution that peft uses."""
+def _adapter(name: str) -> str:
+    """`A` or `B`, the factor of an adapter's product B A that a parameter is; empty: none."""
+    return "A" if ".lora_A." in name else "B" if ".lora_B." in name else ""
+
+
+def _shape(name: str, tensor: Tensor, rank: int | None) -> torch.Size:
+    """The shape of a weight in a run with adapters of a rank; None: its own."""
+    part = _adapter(name)
+    if not part or rank is None:
+        return tensor.shape
+    return torch.Size((rank, tensor.shape[1]) if part == "A" else (tensor.shape[0], rank))
+
+
+def _rank(weights: Weights) -> int | None:
+    """Rank of the adapters; None: there are none."""
+    return next((tensor.shape[0] for name, tensor in weights.items() if _adapter(name) == "A"), None)
+
+
+def _with_new_adapters(base: Weights, seed: int, rank: int | None) -> Weights:
+    """The initial weights with other random adapters of a rank, from the distribution that peft uses."""
     generator = torch.Generator().manual_seed(seed)
     made = _copy(base)
     for name in sorted(made):
-        if ".lora_A." in name:
-            drawn = torch.empty(made[name].shape, dtype=torch.float32)
-            made[name].copy_(torch.nn.init.kaiming_uniform_(drawn, a=math.sqrt(5), generator=generator))
+        shape, part = _shape(name, made[name], rank), _adapter(name)
+        if part == "A":
+            drawn = torch.empty(shape, dtype=torch.float32)
+            made[name] = torch.nn.init.kaiming_uniform_(drawn, a=math.sqrt(5), generator=generator).to(made[name])
+        elif part == "B":
+            made[name] = made[name].new_zeros(shape)
     return made
 
 

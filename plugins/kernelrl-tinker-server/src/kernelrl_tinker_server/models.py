@@ -10,7 +10,7 @@ from pathlib import Path
 
 import attrs
 
-from kernelrl_core.api.errors import LookupFailed, UsageError, nearest
+from kernelrl_core.api.errors import LookupFailed, nearest
 from kernelrl_core.api.policies import PolicyContext
 from kernelrl_plugin_torch.config import TorchConfig, WarmStart
 from kernelrl_plugin_torch.language_model import LanguageModel
@@ -42,23 +42,18 @@ class ServedModel:
     """Directory or hub id that `AutoTokenizer` loads."""
     special_tokens: Mapping[str, int]
     """Text of a special token -> its id."""
-    rank: int | None
-    """Rank of the LoRA adapters. None: all weights are trained, and a client's rank is ignored."""
 
-    def check(self, name: str, rank: int | None) -> None:
-        """Refuse a request for another model or rank.
+    def check(self, name: str) -> None:
+        """Refuse a request for another model.
 
         Raises:
             LookupFailed: another model.
-            UsageError: adapters of another rank.
         """
         if name not in self.names:
             close = nearest(name, self.names)
             meant = f"; did you mean {close!r}?" if close else ""
             listed = ", ".join(map(repr, self.names))
             raise LookupFailed(f"model {name!r} is not served; this server has {listed}{meant}")
-        if rank is not None and self.rank is not None and rank != self.rank:
-            raise UsageError(f"requested adapters of rank {rank}, but this server was started with rank {self.rank}")
 
     def tokenizer_files(self) -> dict[str, str]:
         """Files of the tokenizer by name, for clients that cannot read this machine's directory.
@@ -95,7 +90,6 @@ def load_served_model(name: str, options: TorchConfig, state: Path) -> tuple[Lan
             kind="kernelrl-scratch",
             tokenizer=where,
             special_tokens={"<|end|>": model.tokenizer.end},
-            rank=None,
         )
         return model, served
     from huggingface_hub.utils import logging as hub_logging
@@ -105,7 +99,7 @@ def load_served_model(name: str, options: TorchConfig, state: Path) -> tuple[Lan
     hub_logging.set_verbosity_error()  # the hub logs a line per retry; the final error is more useful
     targets = ("all-linear", "unembed") if options.lora_rank else ()  # a run freezes the parts it does not train
     loaded = HuggingFaceModel(attrs.evolve(options, model=name, lora_targets=targets), seed=0)
-    return loaded, ServedModel((name,), "huggingface", name, _special_tokens(name), options.lora_rank)
+    return loaded, ServedModel((name,), "huggingface", name, _special_tokens(name))
 
 
 def _make_tiny(directory: Path) -> None:

@@ -11,15 +11,34 @@ import zstandard
 from google.protobuf.message import DecodeError
 from tinker.proto import tinker_public_pb2 as pb
 
-from kernelrl_core.api.errors import UsageError
+from kernelrl_core.api.errors import UsageError, nearest
 from kernelrl_core.api.policies import Reply
 from kernelrl_plugin_torch.learner import Datum
+from kernelrl_tinker_server.scoring import PromptScores, dense_rows
 
-__all__ = ["LOSSES", "TrainingRequest", "read_training_request", "sampled_body", "trained_body"]
+__all__ = [
+    "LOSSES",
+    "TrainingRequest",
+    "read_training_request",
+    "refuse_stability_info",
+    "sampled_body",
+    "trained_body",
+]
 
-LOSSES = frozenset({"cross_entropy", "importance_sampling", "ppo", "cispo"})
-UNSERVED_LOSSES = frozenset({"dro", "gspo", "stable_reinforce"})
-"""Losses of the SDK whose formulas the service does not publish."""
+_CLIPPED = frozenset({"clip_low_threshold", "clip_high_threshold"})
+LOSSES: Mapping[str, frozenset[str]] = {
+    "cross_entropy": frozenset(),
+    "importance_sampling": frozenset({"sequence_ratio"}),
+    "ppo": _CLIPPED | {"sequence_ratio"},
+    "cispo": _CLIPPED | {"sequence_ratio"},
+    "gspo": _CLIPPED,
+    "dro": frozenset({"beta"}),
+}
+"""Served losses -> their options in `loss_fn_config`. `sequence_ratio` is an extension of this server."""
+_UNKNOWN = "stable_reinforce"
+"""The loss of Tinker whose formula neither its SDK nor its cookbook contains."""
+_NO_TOP_K = -99999.0
+"""Log-probability of a missing entry in Tinker's lists of the most probable tokens."""
 _NUMBERS: dict[int, Any] = {pb.DTYPE_FLOAT32: np.float32, pb.DTYPE_INT64: np.int64, pb.DTYPE_INT32: np.int32}
 _MAX_BODY_BYTES = 1 << 30
 
@@ -32,10 +51,13 @@ class TrainingRequest:
     number: int
     """Sequence number of the request within the run."""
     loss: str
+    """Name of the loss in `token_loss`."""
     bounds: tuple[float, float]
     """Clipping bounds of the ratio, for clipped losses."""
     ratio: str
     """`token` or `sequence`: the probability ratio of each token, or one ratio for the whole reply."""
+    beta: float
+    """Weight of the penalty of `dro`."""
     forward_only: bool
     data: tuple[Datum, ...]
     skipped: tuple[int, ...]
@@ -55,23 +77,53 @@ def read_training_request(body: bytes, encoding: str) -> TrainingRequest:
         message.ParseFromString(body)
     except (DecodeError, zstandard.ZstdError) as error:
         raise UsageError(f"the training request cannot be read: {error}") from error
-    if message.loss_fn not in LOSSES:
-        known = "does not serve the" if message.loss_fn in UNSERVED_LOSSES else "knows no"
-        raise UsageError(f"this server {known} loss {message.loss_fn!r}; it has {', '.join(sorted(LOSSES))}")
-    options = dict(message.loss_fn_config) | {k: v.number for k, v in message.loss_fn_config_v2.items()}
-    bounds = (options.get("clip_low_threshold", 0.8), options.get("clip_high_threshold", 1.2))
-    read = [_read_datum(datum, message.loss_fn, message.forward_only) for datum in message.data]
+    name = message.loss_fn
+    options = _read_options(
+        name, dict(message.loss_fn_config) | {k: v.number for k, v in message.loss_fn_config_v2.items()}
+    )
+    read = [_read_datum(datum, name, message.forward_only) for datum in message.data]
+    if len({() if datum.targets is None else datum.targets.shape[1:] for datum, _ in read}) > 1:
+        raise UsageError(
+            "the data of a request have different numbers of targets per token", fix="send them in separate requests"
+        )
     return TrainingRequest(
         run=message.model_id,
         number=message.seq_id,
-        loss=message.loss_fn,
-        bounds=bounds,
-        # `sequence_ratio` is an extension of this server.
-        ratio="sequence" if options.get("sequence_ratio") else "token",
+        loss="ppo" if name == "gspo" else name,
+        bounds=(options.get("clip_low_threshold", 0.8), options.get("clip_high_threshold", 1.2)),
+        ratio="sequence" if name == "gspo" or options.get("sequence_ratio") else "token",
+        beta=options.get("beta", 0.0),
         forward_only=message.forward_only,
         data=tuple(datum for datum, _ in read),
         skipped=tuple(skipped for _, skipped in read),
     )
+
+
+def refuse_stability_info() -> UsageError:
+    """The error for the loss `stable_reinforce`, and for samples that are recorded for it."""
+    served = [name for name in LOSSES if name != "cross_entropy"]
+    return UsageError(
+        f"this server does not serve the loss {_UNKNOWN!r} (record_stability_info=True): "
+        "Tinker's packages do not contain its formula",
+        fix=f"train with loss_fn={', '.join(served[:-1])} or {served[-1]}",
+    )
+
+
+def _read_options(loss: str, options: Mapping[str, float]) -> Mapping[str, float]:
+    """The options of a loss, if the server has the loss and all its options are known."""
+    if loss == _UNKNOWN:
+        raise refuse_stability_info()
+    if loss not in LOSSES:
+        close = nearest(loss, LOSSES)
+        meant = f"; did you mean {close!r}?" if close else ""
+        raise UsageError(f"this server has no loss {loss!r}; it has {', '.join(sorted(LOSSES))}{meant}")
+    for name in options:
+        if name not in LOSSES[loss]:
+            listed = ", ".join(sorted(LOSSES[loss])) or "none"
+            raise UsageError(f"loss_fn_config: loss {loss} has no option {name!r}; it has {listed}")
+    if loss == "dro" and "beta" not in options:
+        raise UsageError("loss dro needs beta, the weight of its penalty", fix='pass loss_fn_config={"beta": 0.05}')
+    return options
 
 
 def _read_datum(sent: Any, loss: str, forward_only: bool) -> tuple[Datum, int]:
@@ -83,56 +135,92 @@ def _read_datum(sent: Any, loss: str, forward_only: bool) -> tuple[Datum, int]:
     tokens = np.concatenate(given) if given else np.zeros(0, np.int32)
     inputs = {name: _read_tensor(name, tensor) for name, tensor in sent.loss_fn_inputs.items()}
     targets = inputs.get("target_tokens")
-    if targets is None or targets.ndim != 1 or len(targets) != len(tokens) or not len(tokens):
-        raise UsageError("target_tokens must be one-dimensional, with as many tokens as model_input and at least 1")
-    sampled, advantages = _per_token(inputs, loss, len(tokens))
-    counts = np.flatnonzero((sampled != 0) | (advantages != 0))
+    if targets is None or targets.ndim not in (1, 2) or len(targets) != len(tokens) or not len(tokens):
+        raise UsageError("target_tokens must have one row for each token of model_input, and at least 1")
+    if targets.ndim == 2 and loss != "cross_entropy":
+        raise UsageError(
+            f"target_tokens of loss {loss} must be one-dimensional; only cross_entropy takes several targets per token"
+        )
+    sampled, advantages = _per_token(inputs, loss, targets.shape)
+    used = ((sampled != 0) | (advantages != 0)).reshape(len(tokens), -1).any(axis=1)
+    counted = _read_ratio_mask(inputs, len(tokens)) if loss == "gspo" else None
+    if counted is not None:
+        used |= counted
     # Tokens before the first token of the loss are context; a forward-only pass returns all log-probabilities.
+    counts = np.flatnonzero(used)
     first = 0 if forward_only else int(counts[0]) if len(counts) else len(tokens) - 1
-    if not np.array_equal(tokens[first + 1 :], targets[first:-1]):
-        raise UsageError("target_tokens must be model_input shifted by one; this server supports no other targets")
+    following, wanted = tokens[first + 1 :], targets[first:]
+    shifted = targets.ndim == 1 and np.array_equal(following, wanted[:-1])
     datum = Datum(
         tuple(tokens[: first + 1].tolist()),
-        tuple(targets[first:].tolist()),
+        tuple(wanted.tolist()) if shifted else (*following.tolist(), 0),  # nothing depends on the last token
         sampled[first:].tolist(),
         advantages[first:].tolist(),
+        counted=None if counted is None else counted[first:].tolist(),
+        targets=None if shifted else wanted.astype(np.int64),
     )
     return datum, first
 
 
-def _per_token(inputs: Mapping[str, np.ndarray], loss: str, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Sampler log-probabilities and advantages, [n] each; for `cross_entropy` the weights are the advantages."""
+def _per_token(inputs: Mapping[str, np.ndarray], loss: str, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """Sampler log-probabilities and advantages, of the targets' shape; for `cross_entropy` the weights are the
+    advantages."""
     if loss == "cross_entropy":
-        wanted = {"weights": inputs.get("weights", np.ones(n, np.float32))}
+        wanted = {"weights": inputs.get("weights", np.ones(shape, np.float32))}
     else:
         wanted = {name: inputs.get(name) for name in ("logprobs", "advantages")}
     for name, values in wanted.items():
-        if values is None or values.shape != (n,):
-            raise UsageError(f"loss {loss} needs {name}: one number for each of the {n} tokens")
+        if values is None or values.shape != shape:
+            each = f"the {shape[0]} tokens" if len(shape) == 1 else f"the {shape[1]} targets of the {shape[0]} tokens"
+            raise UsageError(f"loss {loss} needs {name}: one number for each of {each}")
+    for name in sorted(_CLIPPED & inputs.keys()):
+        raise UsageError(
+            f"this server does not support {name} of each token", fix="pass it for all tokens, in loss_fn_config"
+        )
     rows = [np.asarray(values, np.float32) for values in wanted.values()]
-    return (np.zeros(n, np.float32), rows[0]) if loss == "cross_entropy" else (rows[0], rows[1])
+    return (np.zeros(shape, np.float32), rows[0]) if loss == "cross_entropy" else (rows[0], rows[1])
+
+
+def _read_ratio_mask(inputs: Mapping[str, np.ndarray], n: int) -> np.ndarray:
+    """[n] True for the tokens whose mean log-ratio is the ratio of the sequence."""
+    mask = inputs.get("sequence_ratio_mask")
+    if mask is None or mask.shape != (n,) or not mask.any():
+        raise UsageError(
+            f"loss gspo needs sequence_ratio_mask: one number for each of the {n} tokens, 1 for those that were sampled"
+        )
+    return np.asarray(mask != 0)
 
 
 def _read_tensor(name: str, tensor: Any) -> np.ndarray:
-    if tensor.HasField("sparse_csr") or tensor.dtype not in _NUMBERS:
-        raise UsageError(f"{name}: this server supports only dense float32 and int64 tensors")
-    values = np.frombuffer(tensor.dense, _NUMBERS[tensor.dtype])
-    return values.reshape(tuple(tensor.shape)) if len(tensor.shape) > 1 else values
+    """A dense tensor; the unlisted entries of a sparse one are 0."""
+    if tensor.dtype not in _NUMBERS:
+        raise UsageError(f"{name}: this server supports only float32 and int64 tensors")
+    shape = tuple(tensor.shape)
+    if not tensor.HasField("sparse_csr"):
+        values = np.frombuffer(tensor.dense, _NUMBERS[tensor.dtype])
+        return values.reshape(shape) if len(shape) > 1 else values
+    sparse = tensor.sparse_csr
+    ends, columns = (np.frombuffer(part, np.int64) for part in (sparse.crow_indices, sparse.col_indices))
+    return dense_rows(name, np.frombuffer(sparse.values, _NUMBERS[tensor.dtype]), ends, columns, shape, 0)
 
 
-def trained_body(logprobs: Sequence[Sequence[float]], skipped: Sequence[int], metrics: Mapping[str, float]) -> bytes:
+def trained_body(logprobs: Sequence[Any], skipped: Sequence[int], metrics: Mapping[str, float]) -> bytes:
     """The encoded result of a training request.
 
     Args:
-        logprobs: [datum][token of the reply] log-probabilities.
+        logprobs: [datum] log-probabilities [token of the reply], or [token of the reply, target].
         skipped: [datum] number of context tokens, see `TrainingRequest`.
         metrics: name with reduction, such as `loss:sum` -> value.
     """
     message = pb.ForwardBackwardOutput(loss_fn_output_type="ArrayRecord")
     record = message.loss_fn_outputs.add()
     record.num_datums = len(logprobs)
-    arrays = [np.asarray([0.0] * n + list(row), np.float32) for n, row in zip(skipped, logprobs, strict=True)]
+    rows = [np.asarray(row, np.float32) for row in logprobs]
+    arrays = [
+        np.concatenate([np.zeros((n, *row.shape[1:]), np.float32), row]) for n, row in zip(skipped, rows, strict=True)
+    ]
     tensor = record.fields["logprobs"]
+    tensor.trailing_shape.extend(max((row.shape[1:] for row in rows), default=()))
     tensor.dtype = pb.DTYPE_FLOAT32
     tensor.data = b"".join(array.tobytes() for array in arrays)
     # Offsets are in bytes, not in elements.
@@ -142,11 +230,11 @@ def trained_body(logprobs: Sequence[Sequence[float]], skipped: Sequence[int], me
     return message.SerializeToString()
 
 
-def sampled_body(replies: Sequence[Reply], prompt_logprobs: Sequence[float] | None, prompt_tokens: int) -> bytes:
+def sampled_body(replies: Sequence[Reply], scores: PromptScores, prompt_tokens: int) -> bytes:
     """The encoded result of a sampling request.
 
     Args:
-        prompt_logprobs: log-probabilities of the last tokens of the prompt; NaN is sent for the others.
+        scores: log-probabilities of the prompt's tokens.
         prompt_tokens: number of prompt tokens.
     """
     message = pb.SampleResponse()
@@ -158,7 +246,24 @@ def sampled_body(replies: Sequence[Reply], prompt_logprobs: Sequence[float] | No
                 logprobs=np.asarray(reply.logprobs, np.float32).tobytes(),
             )
         )
-    if prompt_logprobs is not None:
-        unknown = [float("nan")] * (prompt_tokens - len(prompt_logprobs))
-        message.prompt_logprobs = np.asarray([*unknown, *prompt_logprobs], np.float32).tobytes()
+    if scores.logprobs is not None:
+        unknown = np.full(prompt_tokens - len(scores.logprobs), np.nan, np.float32)
+        message.prompt_logprobs = np.concatenate([unknown, scores.logprobs]).astype(np.float32).tobytes()
+    if scores.top is not None:
+        tokens, logprobs = scores.top
+        unknown_rows = ((prompt_tokens - len(tokens), 0), (0, 0))
+        top = message.topk_prompt_logprobs
+        top.length, top.k = prompt_tokens, tokens.shape[1]
+        top.token_ids = np.pad(tokens, unknown_rows).astype(np.int32).tobytes()
+        top.logprobs = np.pad(logprobs, unknown_rows, constant_values=_NO_TOP_K).astype(np.float32).tobytes()
+    if scores.targets is not None:
+        sent, values = message.target_prompt_logprobs, scores.targets.values.astype(np.float32)
+        sent.dtype = pb.DTYPE_FLOAT32
+        sent.shape.extend(scores.targets.cells.shape)
+        if scores.targets.listed is None:
+            sent.dense = values.tobytes()
+        else:
+            ends, columns = scores.targets.listed
+            sent.sparse_csr.values = values.tobytes()
+            sent.sparse_csr.crow_indices, sent.sparse_csr.col_indices = ends.tobytes(), columns.tobytes()
     return message.SerializeToString()

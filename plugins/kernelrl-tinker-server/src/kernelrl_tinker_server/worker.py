@@ -17,6 +17,7 @@ from kernelrl_core.api.policies import Reply, SamplingSettings
 from kernelrl_plugin_torch.devices import DeviceShare
 from kernelrl_plugin_torch.sampler import Request
 from kernelrl_tinker_server.engine import Engine, Weights
+from kernelrl_tinker_server.scoring import PromptQuery, PromptScores
 
 __all__ = ["Sampling", "Worker"]
 
@@ -31,14 +32,17 @@ class Sampling:
     """Settings of each reply; prompt and `max_tokens` fit into the context."""
     stop_tokens: frozenset[int] | None
     """None: the model's own."""
-    scored: int | None
-    """Number of last prompt tokens whose log-probabilities are requested; None: none are requested."""
-    done: Future[tuple[list[Reply], list[float] | None]] = attrs.field(factory=Future)
+    query: PromptQuery | None
+    """Requested log-probabilities of the prompt."""
+    done: Future[tuple[list[Reply], PromptScores]] = attrs.field(factory=Future)
     _replies: dict[int, Reply] = attrs.field(factory=dict)
 
     def requests(self, engine: Engine) -> list[Request]:
         """Requests for the sampler, one for each reply; the last reply completes `done`."""
-        scores = None if self.scored is None else engine.prompt_logprobs(self.weights, self.prompt, self.scored)
+        scores = PromptScores()
+        if self.query is not None:
+            distribution = engine.prompt_distribution(self.weights, self.prompt, self.query.positions)
+            scores = self.query.scores(distribution)
 
         def deliver(number: int) -> Callable[[Reply], None]:
             def settle(reply: Reply) -> None:
@@ -85,9 +89,9 @@ class Worker:
         self._put((work, done))
         return done
 
-    def sample(self, sampling: Sampling) -> Future[tuple[list[Reply], list[float] | None]]:
+    def sample(self, sampling: Sampling) -> Future[tuple[list[Reply], PromptScores]]:
         with self._news:
-            joins = self._sampled is sampling.weights and not self._jobs and sampling.scored is None
+            joins = self._sampled is sampling.weights and not self._jobs and sampling.query is None
             if joins:
                 for request in sampling.requests(self.ready.result()):
                     self.ready.result().sampler.submit(request)
