@@ -16,7 +16,9 @@ import pytest
 from kernelrl_core.api.errors import UsageError
 from kernelrl_core.api.tasks import Demonstration, Outcome, Task, parse_task_source
 from kernelrl_plugin_starter.catalogue import ENTRIES
-from kernelrl_plugin_starter.config import StarterOptions
+from kernelrl_plugin_starter.composition.parts import PARTS
+from kernelrl_plugin_starter.composition.source import ComposeTasks
+from kernelrl_plugin_starter.config import ComposeOptions, StarterOptions
 from kernelrl_plugin_starter.cpp_flaws import CPP_SEMANTIC, CPP_SYNTACTIC
 from kernelrl_plugin_starter.frames import read_reference
 from kernelrl_plugin_starter.source import StarterTasks
@@ -275,6 +277,20 @@ def test_nothing_passes_without_the_work(task: Task) -> None:
     from kernelrl_judge.task.audit import audit
 
     assert audit(task.reference, task.id, EvaluationSettings(), "cpu")["flags"].keys() <= {"tiny"}
+
+
+@pytest.mark.slow
+def test_composed_demonstrations_are_correct(judges: Judges) -> None:
+    """Tasks that have every part together, in the interpreter: one speed each, every speed for some of each frame."""
+    source = ComposeTasks(ComposeOptions())
+    chosen: list[Task] = []
+    missing = set(PARTS)
+    while missing:
+        fullest = max(source.tasks("train"), key=lambda task: len(missing.intersection(task.name.split("-"))))
+        missing.difference_update(fullest.name.split("-"))
+        chosen.append(fullest)
+    pairs = [(task, source.demonstrations(task)[index % 3]) for index, task in enumerate(chosen)]
+    assert judges.mismatches(pairs, "triton") == []
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Small original tasks with bundled demonstrations."""
+"""Small original tasks and generated ones, with demonstrations."""
 
 from __future__ import annotations
 
@@ -14,5 +14,11 @@ def kernelrl_tasks() -> list[Component]:
             config="kernelrl_plugin_starter.config:StarterOptions",
             summary="Small tasks of three levels, with Triton and C++ demonstrations",
             default=True,
-        )
+        ),
+        Component(
+            "compose",
+            "kernelrl_plugin_starter.composition.source:ComposeTasks",
+            config="kernelrl_plugin_starter.config:ComposeOptions",
+            summary="Generated chains of operations, held out by combination, with Triton demonstrations",
+        ),
     ]

@@ -7,10 +7,10 @@ from typing import Literal
 
 import attrs
 
-from kernelrl_core.api.config import Fraction, NonNegativeInt
+from kernelrl_core.api.config import Fraction, NonNegativeInt, PositiveInt
 from kernelrl_core.api.tasks import TaskConfig
 
-__all__ = ["Size", "StarterOptions"]
+__all__ = ["ComposeOptions", "Size", "StarterOptions"]
 
 Size = Literal["small", "large", "huge"]
 
@@ -36,3 +36,29 @@ class StarterOptions(TaskConfig):
         """Report an empty `levels`."""
         if not self.levels:
             yield "levels: name at least one of 1, 2, 3"
+
+
+@attrs.frozen
+class ComposeOptions(TaskConfig):
+    """Number, kind and size of the tasks by composition."""
+
+    count: PositiveInt = PositiveInt(2000)
+    """Number of training tasks. A smaller number selects the first ones."""
+    held_out: PositiveInt = PositiveInt(200)
+    """Number of held-out tasks."""
+    levels: tuple[Literal[2, 3, 4, 5], ...] = (2, 3, 4)
+    """Numbers of parts that a composition may have. Split `practice` has each part alone."""
+    dtypes: tuple[Literal["float32", "float16", "bfloat16"], ...] = ("float32", "float16", "bfloat16")
+    """Dtypes of the inputs. Scans and reductions are always in float32."""
+    size: Literal["small", "huge"] = "small"
+    """Size of the inputs. `small`: hundreds of elements, for Triton's interpreter; `huge`: about 8 million, for timing
+    on a GPU."""
+    seed: NonNegativeInt = NonNegativeInt(0)
+    """Seed of the compositions, their inputs, and the pairs of parts that are held out."""
+
+    def problems(self) -> Iterable[str]:
+        """Report empty lists."""
+        if not self.levels:
+            yield "levels: name at least one of 2, 3, 4, 5"
+        if not self.dtypes:
+            yield "dtypes: name at least one of float32, float16, bfloat16"
