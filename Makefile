@@ -33,6 +33,7 @@ $(BIN)/python:
 $(STAMP): $(PROJECTS) | $(BIN)/python
 	$(PIP) hatchling editables
 	$(PIP) --no-build-isolation --requirement requirements.txt
+	$(PIP) --no-deps tinker-cookbook==0.6.1
 	@: > $@
 
 quickstart: setup

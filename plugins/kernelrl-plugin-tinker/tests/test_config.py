@@ -6,6 +6,7 @@ import pytest
 
 from kernelrl_core.api.components import RecipeError, registry
 from kernelrl_core.api.episodes import load_recipe
+from kernelrl_plugin_tinker.config import TinkerConfig
 
 
 @pytest.mark.parametrize("given", ["policy.warm_start.steps=3", "policy.warm_start=null", "policy.warm_start_steps=3"])
@@ -38,3 +39,17 @@ def test_a_url_with_a_secret_is_refused_without_being_shown() -> None:
 def test_a_context_above_that_of_the_server_s_model_is_refused() -> None:
     with pytest.raises(RecipeError, match=r"policy: context_tokens \(4096\) exceeds local\.context_tokens \(1024\)"):
         load_recipe("tinker_local", ["policy.context_tokens=4096"], registry=registry())
+
+
+@pytest.mark.parametrize(
+    ("options", "needed"),
+    [
+        ({"model": "Qwen/Qwen3-8B"}, True),
+        ({"model": "Qwen/Qwen3-8B", "renderer": "chat_template"}, False),
+        ({"model": ".", "base_url": "http://127.0.0.1:8124"}, False),
+        ({"model": ".", "renderer": "qwen3"}, True),
+        ({"server": "local"}, False),
+    ],
+)
+def test_only_a_model_given_by_name_or_a_renderer_needs_the_cookbook(options, needed) -> None:
+    assert ("tinker_cookbook" in TinkerConfig(**options).requires().modules) is needed

@@ -165,6 +165,7 @@ def test_a_deleted_checkpoint_is_a_usage_error(run, policy, server, tmp_path) ->
 
 def test_the_tokenizer_of_the_server_s_own_model_comes_from_the_server(run, one_reply, policy, monkeypatch) -> None:
     """`tiny` is neither a directory nor on the hub."""
+    pytest.importorskip("tinker_cookbook")
     monkeypatch.setattr("tinker_cookbook.tokenizer_utils.get_tokenizer", lambda name: pytest.fail("used the hub"))
 
     async def work(started: TinkerPolicy):

@@ -17,9 +17,9 @@ from kernelrl_core.api.policies import (
     prompt_opening,
     split_prefill,
 )
+from kernelrl_plugin_tinker.config import CHAT_TEMPLATE
 
 __all__ = [
-    "CHAT_TEMPLATE",
     "Chat",
     "ChatTemplate",
     "CookbookChat",
@@ -28,7 +28,6 @@ __all__ = [
     "recommended_renderer",
 ]
 
-CHAT_TEMPLATE = "chat_template"
 _TOKENIZER_FILES = frozenset(
     {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja", "config.json"}
 )
@@ -172,8 +171,6 @@ def make_chat(model: str, name: str, tokenizer: Any) -> Chat:
     Raises:
         UsageError: the renderer is unknown or does not suit the tokenizer.
     """
-    from tinker_cookbook import renderers
-
     if name == CHAT_TEMPLATE:
         if not getattr(tokenizer, "chat_template", None):
             raise UsageError(
@@ -182,6 +179,8 @@ def make_chat(model: str, name: str, tokenizer: Any) -> Chat:
                 see="tinker-model",
             )
         return ChatTemplate(tokenizer)
+    from tinker_cookbook import renderers
+
     try:
         return CookbookChat(renderers.get_renderer(name, tokenizer, model_name=model), tokenizer)
     except Exception as error:
@@ -192,22 +191,24 @@ def make_chat(model: str, name: str, tokenizer: Any) -> Chat:
         ) from error
 
 
-def load_tokenizer(model: str, files: Mapping[str, str] | None = None) -> Any:
+def load_tokenizer(model: str, renderer: str, files: Mapping[str, str] | None = None) -> Any:
     """The tokenizer of a model.
 
     Args:
         model: a hub id or a directory.
+        renderer: a renderer of tinker-cookbook comes with the cookbook's own choice of the tokenizer.
         files: the tokenizer's files by name, if the server provides them.
 
     Raises:
         MissingPrerequisite: the tokenizer cannot be loaded.
     """
     from huggingface_hub.utils import logging
-    from tinker_cookbook import tokenizer_utils
 
     logging.set_verbosity_error()  # the hub logs a line per retry; the final error is more useful
     try:
-        return tokenizer_utils.get_tokenizer(model) if files is None else _tokenizer_of(files)
+        if files is not None:
+            return _tokenizer_of(files)
+        return _chat_tokenizer(model) if renderer == CHAT_TEMPLATE else _cookbook_tokenizer(model)
     except Exception as error:
         raise MissingPrerequisite(
             f"policy.model: the tokenizer of {model!r} cannot be loaded: {_first_line(error)}",
@@ -215,6 +216,18 @@ def load_tokenizer(model: str, files: Mapping[str, str] | None = None) -> Any:
             "tokenizers, for models in a directory",
             see="tinker-model",
         ) from error
+
+
+def _chat_tokenizer(model: str) -> Any:
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(model, trust_remote_code=False)
+
+
+def _cookbook_tokenizer(model: str) -> Any:
+    from tinker_cookbook import tokenizer_utils
+
+    return tokenizer_utils.get_tokenizer(model)
 
 
 def _tokenizer_of(files: Mapping[str, str]) -> Any:

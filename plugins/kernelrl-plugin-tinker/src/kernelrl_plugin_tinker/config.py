@@ -15,8 +15,10 @@ from kernelrl_core.api import Requires
 from kernelrl_core.api.config import NonNegativeInt, PositiveFloat, PositiveInt
 from kernelrl_core.api.policies import PolicyCapabilities, PolicyConfig
 
-__all__ = ["LOSSES", "LocalModel", "TinkerConfig", "problems_of_address"]
+__all__ = ["CHAT_TEMPLATE", "LOSSES", "LocalModel", "TinkerConfig", "problems_of_address"]
 
+CHAT_TEMPLATE = "chat_template"
+"""Value of `renderer`: the tokenizer's own template."""
 LOSSES = frozenset({"importance_sampling", "ppo", "cispo"})
 
 
@@ -58,7 +60,7 @@ class TinkerConfig(PolicyConfig):
     """Rank of the LoRA adapters."""
     renderer: str | None = None
     """Renderer of tinker-cookbook, or `chat_template` for the tokenizer's own template. Null: the renderer that the
-    cookbook recommends, or `chat_template` for a model that it does not know."""
+    cookbook recommends, or `chat_template` for a directory and for a model that it does not know."""
     start_from: str | None = None
     """`tinker://` path of saved weights to start from; the optimizer state is not loaded."""
     context_tokens: PositiveInt | None = None
@@ -77,8 +79,17 @@ class TinkerConfig(PolicyConfig):
     local: LocalModel = LocalModel()
     """With `server: local`: its model and device."""
 
+    @property
+    def needs_cookbook(self) -> bool:
+        """Whether tinker-cookbook renders the prompts, or decides how: it knows models by their names only."""
+        if self.renderer is not None:
+            return self.renderer != CHAT_TEMPLATE
+        return self.model is not None and not Path(self.model).is_dir()
+
     def requires(self) -> Requires:
-        modules: tuple[str, ...] = ("tinker", "tinker_cookbook", "transformers")
+        modules: tuple[str, ...] = ("tinker", "transformers")
+        if self.needs_cookbook:
+            modules += ("tinker_cookbook",)
         if self.server == "local":
             modules += ("kernelrl_tinker_server",)
             gpu: Literal["", "any"] = "any" if self.local.device == "cuda" else ""

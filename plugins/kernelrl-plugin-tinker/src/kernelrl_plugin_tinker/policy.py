@@ -27,8 +27,8 @@ from kernelrl_core.api.policies import (
     Update,
     require_lossless_tokenizer,
 )
-from kernelrl_plugin_tinker.chat import CHAT_TEMPLATE, Chat, load_tokenizer, make_chat, recommended_renderer
-from kernelrl_plugin_tinker.config import TinkerConfig, problems_of_address
+from kernelrl_plugin_tinker.chat import Chat, load_tokenizer, make_chat, recommended_renderer
+from kernelrl_plugin_tinker.config import CHAT_TEMPLATE, TinkerConfig, problems_of_address
 from kernelrl_plugin_tinker.saved import STATE_FILE, SavedState
 from kernelrl_plugin_tinker.service import Service, choose_model
 from kernelrl_plugin_tinker.trainer import Trainer
@@ -124,12 +124,13 @@ class TinkerPolicy(TrainablePolicy):
 
     async def _start_chat(self, context: PolicyContext) -> None:
         given = self._options.renderer
-        renderer = given or recommended_renderer(self._model)
-        if given is None and renderer == CHAT_TEMPLATE and not self._is_local:
+        by_name = given is None and self._options.needs_cookbook
+        renderer = given or (recommended_renderer(self._model) if by_name else CHAT_TEMPLATE)
+        if by_name and renderer == CHAT_TEMPLATE and not self._is_local:
             context.say(f"tinker-cookbook knows no renderer for {self._model}; using the tokenizer's chat template")
         here = Path(self._model).is_dir()
         files = None if here else await _present(self._service).tokenizer_files(self._model)
-        tokenizer = await asyncio.to_thread(load_tokenizer, self._model, files)
+        tokenizer = await asyncio.to_thread(load_tokenizer, self._model, renderer, files)
         require_lossless_tokenizer(
             self._model, lambda text: tokenizer.encode(text, add_special_tokens=False), tokenizer.decode
         )
