@@ -40,6 +40,8 @@ class OpenAIServer:
         """As in vLLM: name of a loaded adapter -> directory of its files."""
         self.logprobs = True
         self.reasoning = ""
+        self.refusal: dict[str, Any] = {"error": {"message": "This model's maximum context length is 10 tokens."}}
+        """Body of the response to a request that is too long."""
         self.model_facts: dict[str, Any] = {}
         """Further fields of the model in `/models`."""
         server = self
@@ -108,7 +110,7 @@ class OpenAIServer:
         if failure == "500":
             return _send(http, 500, {"error": {"message": f"boom for {sent}"}})
         if failure == "long":
-            return _send(http, 400, {"error": {"message": "This model's maximum context length is 10 tokens."}})
+            return _send(http, 400, self.refusal)
         if failure == "drop":
             http.close_connection = True
             return None

@@ -170,7 +170,16 @@ def test_the_context_length_is_read_from_the_endpoint(server: OpenAIServer) -> N
     assert started(options(server)).context_tokens == 100_000
 
 
-@pytest.mark.parametrize("facts", [{"max_model_len": 512}, {"context_length": 512}, {"meta": {"n_ctx": 512}}])
+DESCRIPTIONS = {
+    "llama.cpp b11549": {"owned_by": "llamacpp", "meta": {"n_vocab": 49152, "n_ctx": 512, "n_ctx_train": 8192}},
+    "vLLM": {"owned_by": "vllm", "root": "tiny", "parent": None, "max_model_len": 512, "permission": []},
+    "SGLang 0.5.20": {"owned_by": "sglang", "root": "tiny", "parent": None, "max_model_len": 512},
+    "gateways": {"context_length": 512},
+}
+"""Fields of a model in `/models` of these servers."""
+
+
+@pytest.mark.parametrize("facts", DESCRIPTIONS.values(), ids=list(DESCRIPTIONS))
 def test_the_context_length_is_found_where_servers_report_it(facts: dict[str, Any], server: OpenAIServer) -> None:
     server.max_model_len = None
     server.model_facts = facts
@@ -427,9 +436,62 @@ def test_a_web_page_as_response_is_refused_with_base_url_in_the_fix(server: Open
     assert "base_url" in refused.value.fix
 
 
-def test_a_prompt_too_long_for_the_endpoint_is_refused_with_the_endpoint_s_message(server: OpenAIServer) -> None:
-    with pytest.raises(UsageError, match="maximum context length"):
+REFUSALS = {
+    "llama.cpp b11549": {
+        "error": {
+            "code": 400,
+            "message": "request (831 tokens) exceeds the available context size (512 tokens), try increasing it",
+            "type": "exceed_context_size_error",
+            "n_prompt_tokens": 831,
+            "n_ctx": 512,
+        }
+    },
+    "vLLM, renderers/params.py of commit 017638d7": {
+        "error": {
+            "message": "You passed 831 input tokens and requested 0 output tokens. However, the model's context length "
+            "is only 512 tokens, resulting in a maximum input length of 512 tokens. Please reduce the length of the "
+            "input prompt. (parameter=input_tokens, value=831)",
+            "type": "BadRequestError",
+            "param": "input_tokens",
+            "code": 400,
+        }
+    },
+    "vLLM before that": {
+        "object": "error",
+        "message": "This model's maximum context length is 512 tokens. However, you requested 831 tokens (731 in the "
+        "messages, 100 in the completion). Please reduce the length of the messages or completion.",
+        "type": "BadRequestError",
+        "param": None,
+        "code": 400,
+    },
+    "SGLang 0.5.20": {
+        "object": "error",
+        "message": "The input (831 tokens) is longer than the model's context length (512 tokens).",
+        "type": "BadRequest",
+        "param": None,
+        "code": 400,
+    },
+    "SGLang 0.5.20, with the reply": {
+        "object": "error",
+        "message": "Requested token count exceeds the model's maximum context length of 512 tokens. You requested a "
+        "total of 831 tokens: 731 tokens from the input messages and 100 tokens for the completion. Please reduce the "
+        "number of tokens in the input messages or the completion to fit within the limit.",
+        "type": "BadRequest",
+        "param": None,
+        "code": 400,
+    },
+}
+"""Refusals of prompts, as these servers write them."""
+
+
+@pytest.mark.parametrize("refusal", REFUSALS.values(), ids=list(REFUSALS))
+def test_the_fix_for_a_prompt_that_is_too_long_names_the_context_length(
+    refusal: dict[str, Any], server: OpenAIServer
+) -> None:
+    server.refusal = refusal
+    with pytest.raises(UsageError, match="512 tokens") as refused:
         started(options(server), after_start(server, lambda body: "long"))
+    assert refused.value.fix.startswith("set policy.context_tokens below 512,")
 
 
 @pytest.mark.parametrize("failure", ["429", "500", "half", "drop", "broken", "not_json", "long"])

@@ -20,6 +20,7 @@ import json
 import logging
 import math
 import os
+import re
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
@@ -51,6 +52,8 @@ _START_PATIENCE_S = 5.0
 _FIRST_WAIT_S = 0.5
 _LONGEST_WAIT_S = 60.0
 _MAX_TEXT = 300
+_CONTEXT_LENGTH = re.compile(r"context (?:length|size)(?: is(?: only)?| of)? \(?(\d+) tokens")
+"""The context length in the refusals of llama.cpp, vLLM and SGLang."""
 
 
 class IncompleteResponse(Exception):
@@ -269,13 +272,21 @@ class Endpoint:
         if "max_completion_tokens" in text:
             fix = "set policy.server=openai"
         elif "context" in text.lower():
-            fix = "set policy.context_tokens to the context length of the model"
+            fix = _fix_of_length(text)
         return UsageError(f"{self._where} refuses the request ({status}): {text}", fix=fix, see="openai")
 
     def _clean(self, text: str) -> str:
         """A text of the endpoint on one line of at most 300 characters, without the key."""
         text = text.replace(self._key, "[key]") if self._key else text
         return " ".join(text.split())[:_MAX_TEXT]
+
+
+def _fix_of_length(text: str) -> str:
+    """What to change where an endpoint says that prompt and reply do not fit."""
+    found = _CONTEXT_LENGTH.search(text)
+    if found is None:
+        return "set policy.context_tokens to the context length of the model"
+    return f"set policy.context_tokens below {found[1]}, because prompts are estimated; or serve a longer context"
 
 
 def _may_cost(failure: BaseException | None) -> bool:
