@@ -46,7 +46,9 @@ _SLOW_S = 20.0
 @click.option("--function", metavar="NAME", help="The kernel is this function of the file, in place of a ModelNew.")
 @click.option("--path", "package", metavar="DIR", help="Directory of your package, which the kernels import.")
 @click.option("--evaluator", "-e", help="Evaluator component. Default: that of --recipe, a running service, or local.")
-@click.option("--recipe", "-r", help="Take the evaluation keys of this recipe; its other keys may have mistakes.")
+@click.option(
+    "--recipe", "-r", help="Take the evaluation and the rewards of this recipe; its other keys may have mistakes."
+)
 @click.option("--no-timing", is_flag=True, help="Do not measure the speedup.")
 @click.option("--seed", type=int, help="Seed of the inputs, for a reproducible evaluation. Default: random.")
 @click.option("--cache", is_flag=True, help="Use the evaluation cache. Without --seed, the seed is 0.")

@@ -13,7 +13,7 @@ import attrs
 
 from kernelrl_core.environment.candidate_evaluator import CandidateEvaluator
 from kernelrl_core.environment.retrieval import Retrieval, RetrievedExamples, make_retrieval
-from kernelrl_core.environment.scoring import PromptExamples, WeightedReward, judged_turn, score
+from kernelrl_core.environment.scoring import PromptExamples, WeightedReward, judged_turn, score, weighted_rewards
 from kernelrl_core.interfaces.evaluators import Evaluator
 from kernelrl_core.interfaces.feedback import Feedback
 from kernelrl_core.interfaces.tasks import TaskSource
@@ -83,16 +83,7 @@ class Environment:
             recipe,
             evaluator=candidates,
             tasks=tasks,
-            rewards=[
-                WeightedReward(
-                    name,
-                    use.weight,
-                    registry.make("rewards", use),
-                    use.options.bounds(),
-                    f"reward {use.use!r} of plugin {registry.plugin_of('rewards', use.use).name}",
-                )
-                for name, use in recipe.rewards.items()
-            ],
+            rewards=weighted_rewards(recipe.rewards, registry),
             feedback=registry.make("feedback", recipe.feedback),
             retrieval=make_retrieval(recipe, registry, tasks, candidates.forbids),
         )
@@ -159,9 +150,7 @@ class Environment:
     def _scored(self, turn: Turn) -> Turn:
         """The turn with its score and its feedback; reward components and the formatter read the turn itself."""
         self._warn_of_failed_checkers(turn)
-        weights = turn.task.settings.weights
-        rewards = [attrs.evolve(r, weight=weights.get(r.name, r.weight)) for r in self._rewards]
-        turn = attrs.evolve(turn, score=score(turn, rewards, self.recipe.verdicts))
+        turn = attrs.evolve(turn, score=score(turn, self._rewards, self.recipe.verdicts))
         label = f"feedback {self.recipe.feedback.use!r}"
         with plugin_boundary(label, "format"):
             return attrs.evolve(turn, feedback=returned(self._feedback.format(turn), str, label, "format"))

@@ -21,6 +21,7 @@ import attrs
 
 from kernelrl_core.environment.candidate_evaluator import CandidateEvaluator
 from kernelrl_core.environment.one_kernel import evaluate_kernel, find_backends, why_untimed, with_timing
+from kernelrl_core.environment.scoring import WeightedReward, score, weighted_rewards
 from kernelrl_core.environment.suite import read_suite
 from kernelrl_core.errors import KernelRLError, MissingPrerequisite, UsageError
 from kernelrl_core.interfaces.evaluators import Evaluator
@@ -32,12 +33,13 @@ from kernelrl_core.recipe.merge import Merged, merge_layers, override_layers
 from kernelrl_core.recipe.parts import read_parts
 from kernelrl_core.recipe.prerequisites import require_prerequisites
 from kernelrl_core.recipe.problems import COMMAND_LINE
+from kernelrl_core.recipe.schema import VerdictSettings
 from kernelrl_core.sources.kernel_files import KernelReader, kernel_files
 from kernelrl_core.sources.packages import imported_texts, package_files
 from kernelrl_core.sources.plain_functions import EXTENSION_SUFFIXES
 from kernelrl_core.storage import cache_directory
 from kernelrl_core.tasks.lookup import find_task, needs_source, plain_sources
-from kernelrl_core.types import DOMAIN_OF_OTHERS, Task, Turn
+from kernelrl_core.types import DOMAIN_OF_OTHERS, Score, Task, Turn
 from kernelrl_core.types.serialization import to_json
 
 __all__ = [
@@ -132,17 +134,19 @@ async def open_check(
     """
     evaluator = await expected_evaluator(*options.chosen, registry) if options.chosen is not None else None
     try:
-        spec, tasks, stated_timing = _specification(options, registry)
+        parts = _parts(options, registry)
+        stated_timing = parts.stated_timing
         if not options.timing and stated_timing:
             raise UsageError("--no-timing contradicts evaluation.timing=true", fix="remove one of them")
         # Run times that a recipe measures are no prerequisite of a check.
-        spec = with_timing(spec, stated_timing is True)
+        spec = with_timing(parts.spec, stated_timing is True)
+        parts = attrs.evolve(parts, spec=spec)
         if not options.suite:
             require_prerequisites(spec.uses(), spec, registry)
         evaluator = evaluator or registry.make("evaluators", spec.evaluator)
         await evaluator.start()
-        source = registry.make("tasks", tasks) if tasks is not None else None
-        check = KernelCheck(options, spec, stated_timing, source, evaluator, registry, say)
+        source = registry.make("tasks", parts.tasks) if parts.tasks is not None else None
+        check = KernelCheck(options, parts, source, evaluator, registry, say)
         try:
             yield check
         finally:
@@ -163,17 +167,43 @@ async def expected_evaluator(evaluator: str, backend: str, registry: Registry) -
     return made
 
 
-def _specification(options: CheckOptions, registry: Registry) -> tuple[EvaluationSpec, Use | None, bool | None]:
-    """The evaluation specification; the task source of the recipe, if the task needs it; and `evaluation.timing`, if it
-    is set on the command line."""
+@attrs.frozen
+class _Parts:
+    """What a check needs of a recipe."""
+
+    spec: EvaluationSpec
+    tasks: Use | None
+    """The task source, if the task needs it."""
+    rewards: tuple[WeightedReward, ...]
+    """Empty: no recipe is given."""
+    verdicts: VerdictSettings
+    stated_timing: bool | None
+    """`evaluation.timing` of the command line; None: not set there."""
+    keys: tuple[str, ...]
+    """Recipe keys that were read."""
+
+
+def _parts(options: CheckOptions, registry: Registry) -> _Parts:
     merged = options.merged
     own = merged.data.get("tasks")
     name = str(own.get("use", "")) if isinstance(own, Mapping) else ""
     with_tasks = own is not None and (bool(options.suite) or needs_source(options.task, name, registry))
-    parts = read_parts(merged, (*EVALUATION_KEYS, "tasks") if with_tasks else EVALUATION_KEYS, registry)
+    keys = [*EVALUATION_KEYS]
+    if with_tasks:
+        keys.append("tasks")
+    if merged.data.get("rewards") is not None:
+        keys += ["rewards", "verdicts"]
+    parts = read_parts(merged, keys, registry)
     spec = spec_from_parts(parts)
     is_stated = _is_on_command_line(merged, "evaluation", "timing")
-    return spec, parts.get("tasks"), spec.settings.timing if is_stated else None
+    return _Parts(
+        spec,
+        tasks=parts.get("tasks"),
+        rewards=tuple(weighted_rewards(parts.get("rewards", {}), registry)),
+        verdicts=parts.get("verdicts", VerdictSettings()),
+        stated_timing=spec.settings.timing if is_stated else None,
+        keys=tuple(keys),
+    )
 
 
 def _is_on_command_line(merged: Merged, *key: str) -> bool:
@@ -212,6 +242,8 @@ class CheckedKernel:
     """The judged turn: candidate, evaluation, findings and verdict."""
     wall_s: float
     """Seconds from the start of the command, or from the change of the file, to the result."""
+    score: Score | None = None
+    """By the rewards of the recipe; None: no recipe is given."""
 
     @property
     def cached(self) -> bool:
@@ -247,6 +279,7 @@ class CheckedKernel:
             "verdict": turn.verdict.value,
             "compiled": evaluation is not None and evaluation.compiled,
             "correct": turn.correct,
+            "score": to_json(self.score) if self.score is not None else None,
             "tests_passed": described.get("tests_passed", 0),
             "tests_total": described.get("tests_total", 0),
             "cast": described.get("facts", {}).get("cast") or None,
@@ -344,21 +377,20 @@ class KernelCheck:
     """The kernels, their tasks and the started evaluator of a check. Create it with `open_check`.
 
     Args:
-        spec: the specification; its backend is that of kernels whose backend is not known otherwise.
-        stated_timing: `evaluation.timing` on the command line; None: not set there.
+        parts: of the recipe; its backend is that of kernels whose backend is not known otherwise.
     """
 
     def __init__(
         self,
         options: CheckOptions,
-        spec: EvaluationSpec,
-        stated_timing: bool | None,
+        parts: _Parts,
         source: TaskSource | None,
         evaluator: Evaluator,
         registry: Registry,
         say: Callable[[str], None],
     ) -> None:
-        self._options, self._spec, self._stated_timing = options, spec, stated_timing
+        self._options, self._parts = options, parts
+        self._spec, self._stated_timing = parts.spec, parts.stated_timing
         self._source, self._evaluator, self._registry, self._say = source, evaluator, registry, say
         seed = 0 if options.cache and options.seed is None else options.seed
         self._secret = secrets.token_bytes(32) if seed is None else check_secret(seed)
@@ -511,7 +543,7 @@ class KernelCheck:
             options, spec = self._options, self._spec
             if backend != spec.backend.use:
                 merged = merge_layers([options.merged, *override_layers([f"backend.use={backend}"])])
-                spec = with_timing(spec_from_parts(read_parts(merged, EVALUATION_KEYS, self._registry)), False)
+                spec = with_timing(spec_from_parts(read_parts(merged, self._parts.keys, self._registry)), False)
             untimed = _why_not_timed(options, self._stated_timing, spec, self._evaluator, self._registry)
             spec = with_timing(spec, not untimed)
             evaluator = CandidateEvaluator.from_spec(
@@ -540,7 +572,12 @@ class KernelCheck:
             if not self._options.suite:
                 raise
             return CheckResult(job, spec, untimed, None, error)
-        return CheckResult(job, spec, untimed, CheckedKernel(job.name, turn, time.monotonic() - since))
+        checked = CheckedKernel(job.name, turn, time.monotonic() - since, self._score(turn))
+        return CheckResult(job, spec, untimed, checked)
+
+    def _score(self, turn: Turn) -> Score | None:
+        parts = self._parts
+        return score(turn, parts.rewards, parts.verdicts) if parts.rewards and not turn.masked else None
 
 
 async def _cancelled(tasks: Iterable[asyncio.Task[Any]]) -> None:

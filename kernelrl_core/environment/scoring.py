@@ -17,7 +17,8 @@ from kernelrl_core.interfaces.rewards import Reward, RewardBounds
 from kernelrl_core.plugins.boundary import place_of, plugin_test
 from kernelrl_core.plugins.load_errors import error_text
 from kernelrl_core.plugins.output import output_to_stderr
-from kernelrl_core.recipe.schema import VerdictSettings
+from kernelrl_core.plugins.registry import Registry
+from kernelrl_core.recipe.schema import RewardUse, VerdictSettings
 from kernelrl_core.types import (
     Evaluation,
     ExcludedExample,
@@ -46,6 +47,7 @@ __all__ = [
     "judged_turn",
     "lost_turn",
     "score",
+    "weighted_rewards",
     "worst",
 ]
 
@@ -225,8 +227,23 @@ def lost_turn(
     )
 
 
+def weighted_rewards(rewards: Mapping[str, RewardUse], registry: Registry) -> list[WeightedReward]:
+    """The reward components that a recipe selects."""
+    return [
+        WeightedReward(
+            name,
+            use.weight,
+            registry.make("rewards", use),
+            use.options.bounds(),
+            f"reward {use.use!r} of plugin {registry.plugin_of('rewards', use.use).name}",
+        )
+        for name, use in rewards.items()
+    ]
+
+
 def score(turn: Turn, rewards: Sequence[WeightedReward], verdicts: VerdictSettings) -> Score:
-    """Score of a turn: sum over the reward components of weight times value, computed with `math.fsum`.
+    """Score of a turn: sum over the reward components of weight times value, computed with `math.fsum`. A weight of the
+    task replaces that of the recipe.
 
     `infra_error`: total 0 without parts. `hacked`: total `verdicts.hack_reward`, as the single part `hacked`. Verdict
     `suspect`: with `verdicts.suspect` `zero`, total 0 without parts; with `cap`, speedups count as at most 1.
@@ -243,7 +260,11 @@ def score(turn: Turn, rewards: Sequence[WeightedReward], verdicts: VerdictSettin
             return Score(0.0)
         if verdicts.suspect == "cap":
             turn = _without_speedup(turn)
-    parts = {component.name: component.weight * _component_score(component, turn) for component in rewards}
+    weights = turn.task.settings.weights
+    parts = {
+        component.name: weights.get(component.name, component.weight) * _component_score(component, turn)
+        for component in rewards
+    }
     return Score(math.fsum(parts.values()), parts)
 
 

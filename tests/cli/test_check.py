@@ -157,9 +157,21 @@ def test_a_contradiction_between_evaluation_keys_is_reported(check: Run) -> None
 
 
 def test_a_key_that_a_check_does_not_read_is_refused(check: Run, recipe: Callable[[str], str]) -> None:
-    done = check("kernels/good.py", "-r", recipe(ELSEWHERE_WRONG), "rewards.speed.weight=1")
+    done = check("kernels/good.py", "-r", recipe(ELSEWHERE_WRONG), "train.steps=1")
     assert done.returncode == 2
-    assert done.stderr.startswith("kernelrl: command line: rewards: has no effect here; known: backend, evaluator")
+    assert done.stderr.startswith("kernelrl: command line: train: has no effect here; known: backend, evaluator")
+
+
+def scores(done: subprocess.CompletedProcess[str]) -> list[float | None]:
+    found = [json.loads(line)["score"] for line in done.stdout.splitlines()]
+    return [one and one["total"] for one in found]
+
+
+def test_the_score_is_that_of_the_rewards_of_a_recipe(check: Run, recipe: Callable[[str], str]) -> None:
+    given = recipe("backend: {use: fake}\nevaluator: {use: fake}\nrewards: {right: {use: fake, weight: 0.7}}\n")
+    assert scores(check("kernels/good.py", "kernels/bad.py", "-r", given, "--json")) == [0.7, 0.0]
+    assert scores(check("kernels/good.py", "-r", given, "rewards.right.weight=0.2", "--json")) == [0.2]
+    assert scores(check("kernels/good.py", "--json")) == [None]
 
 
 @pytest.mark.parametrize("setting", ["evaluation.timing=true", "evaluation={timing: true}"])
