@@ -202,16 +202,8 @@ async def _show(options: CheckOptions, begin: float, *, as_json: bool) -> tuple[
 def _result_lines(one: CheckResult) -> list[str]:
     if one.checked is None:
         return [f"{_ending(one)}  {one.job.task.id}", *str(one.error).splitlines()]
-    checked, candidate = one.checked, one.checked.turn.candidate
-    # Lines of a kernel in a saved reply are not those of the file.
-    is_file = candidate is not None and candidate.source.rstrip() == one.job.text.rstrip()
-    return turn_lines(
-        checked.turn,
-        one.untimed,
-        cached=checked.cached,
-        settings=one.spec.settings,
-        name=one.job.name if is_file else "",
-    )
+    checked = one.checked
+    return turn_lines(checked.turn, one.untimed, cached=checked.cached, settings=one.spec.settings)
 
 
 def _watched_lines(one: CheckResult, former: CheckResult | None) -> list[str]:

@@ -139,6 +139,8 @@ def _body(options: _Options) -> dict[str, Any] | None:
     body = {
         "task": options.task,
         "kernel": kernel,
+        # The service removes directories of its machine, which is this one.
+        "name": os.path.basename(options.kernel) if os.path.isabs(options.kernel) else options.kernel,
         "backend": options.backend,
         "seed": secrets.randbelow(_LARGEST_SEED) if options.seed is None else options.seed,
         "as_command": True,

@@ -60,7 +60,6 @@ class CandidateEvaluator:
     Args:
         checkers: checkers by their names in the recipe.
         secret: key of the hidden input seeds.
-        package: files of the user's package; see `EvaluationRequest.package`.
     """
 
     def __init__(
@@ -71,11 +70,10 @@ class CandidateEvaluator:
         checkers: Mapping[str, Checker],
         service: EvaluationService,
         secret: bytes,
-        package: Mapping[str, str] | None = None,
     ) -> None:
         self.spec, self.backend = spec, backend
-        self.package: Mapping[str, str] = package or {}
-        """Files that the candidates may import. May be replaced between evaluations."""
+        self.package: Mapping[str, str] = {}
+        """Files that candidates may import, where `evaluate` gets no others. A search sets it, training never."""
         rules = {rule.id: rule for checker in checkers.values() for rule in checker.rules}
         self.stated: Mapping[str, Rule] = {id_: rules[id_] for id_ in spec.forbid if id_ in rules}
         """Stated rules by id: the prompt prohibits them, and a finding of one rejects the candidate."""
@@ -95,7 +93,6 @@ class CandidateEvaluator:
         secret: bytes,
         cache_dir: Path | None,
         evaluator: Evaluator | None = None,
-        package: Mapping[str, str] | None = None,
     ) -> CandidateEvaluator:
         """Create the components of an evaluation specification.
 
@@ -103,7 +100,6 @@ class CandidateEvaluator:
             secret: key of the hidden input seeds.
             cache_dir: directory of the evaluation cache; None: no cache.
             evaluator: that of the specification, if there is one already.
-            package: files of the user's package, for a check and never for training.
 
         Raises:
             MissingPrerequisite: this machine lacks prerequisites; the message lists all of them.
@@ -121,7 +117,6 @@ class CandidateEvaluator:
                 identity=str(sorted(versions.items())),
             ),
             secret=secret,
-            package=package,
         )
 
     @property
@@ -146,10 +141,18 @@ class CandidateEvaluator:
                 see="gpu-models",
             )
 
-    async def evaluate(self, task: Task, extraction: Extraction, *, seed: str | None = None) -> Judgement:
+    async def evaluate(
+        self,
+        task: Task,
+        extraction: Extraction,
+        *,
+        package: Mapping[str, str] | None = None,
+        seed: str | None = None,
+    ) -> Judgement:
         """Check and evaluate the extracted candidate, and conclude its outcome and verdict.
 
         Args:
+            package: files that the candidate may import; None: those of the evaluator.
             seed: input seed as hex; None: derived from the secret, the task and the source.
 
         Raises:
@@ -160,13 +163,16 @@ class CandidateEvaluator:
         source_findings: tuple[Finding, ...] = ()
         run_findings: tuple[Finding, ...] = ()
         evaluation: Evaluation | None = None
+        package = self.package if package is None else package
         if extraction.candidate is not None:
-            read = await self._in_reader_thread(self._read, extraction.candidate, task)
+            read = await self._in_reader_thread(self._read, extraction.candidate, task, package)
             candidate, source_findings, seconds["check"] = read
             extraction = attrs.evolve(extraction, candidate=candidate)
             if forbidden(source_findings, self.stated) is None:
                 begin = time.monotonic()
-                evaluation = await self._service.evaluate(self._request(task, candidate, seed, source_findings))
+                evaluation = await self._service.evaluate(
+                    self._request(task, candidate, seed, source_findings, package)
+                )
                 seconds["evaluate"] = time.monotonic() - begin
                 checked = await self._in_reader_thread(self._check, candidate, task, evaluation)
                 run_findings = (*evaluation.findings, *checked)
@@ -191,7 +197,7 @@ class CandidateEvaluator:
             KernelRLError: a plugin failed.
         """
         as_in_recipe = attrs.evolve(task, settings=TaskSettings())
-        request = self._request(as_in_recipe, candidate, None, findings)
+        request = self._request(as_in_recipe, candidate, None, findings, self.package)
         settings = attrs.evolve(
             request.settings,
             profile="strict",
@@ -217,7 +223,7 @@ class CandidateEvaluator:
         if not self.stated:
             return False
         candidate, task = Candidate(kernel, self.spec.backend.use), Task("example", reference)
-        call = functools.partial(contextvars.copy_context().run, self._read, candidate, task)
+        call = functools.partial(contextvars.copy_context().run, self._read, candidate, task, {})
         _, findings, _ = self._reader.submit(call).result()
         return forbidden(findings, self._like_stated) is not None
 
@@ -231,19 +237,21 @@ class CandidateEvaluator:
         call = functools.partial(contextvars.copy_context().run, function, *arguments)
         return await asyncio.get_running_loop().run_in_executor(self._reader, call)
 
-    def _read(self, candidate: Candidate, task: Task) -> tuple[Candidate, tuple[Finding, ...], float]:
+    def _read(
+        self, candidate: Candidate, task: Task, package: Mapping[str, str]
+    ) -> tuple[Candidate, tuple[Finding, ...], float]:
         """The candidate with source facts, the findings on its source, and the duration in seconds."""
         begin = time.monotonic()
         with plugin_boundary(f"backend {self.spec.backend.use!r}", "source_facts"):
-            candidate = attrs.evolve(candidate, facts=self._facts(candidate.source))
+            candidate = attrs.evolve(candidate, facts=self._facts(candidate.source, package))
         found = self._check(candidate, task, None)
         return candidate, found, time.monotonic() - begin
 
-    def _facts(self, source: str) -> SourceFacts:
+    def _facts(self, source: str, package: Mapping[str, str]) -> SourceFacts:
         """The facts of a source. Kernels that it imports of the package count, if they are launched."""
-        texts = imported_texts(source, self.package)
+        texts = imported_texts(source, package)
         if not texts:
-            return attrs.evolve(self.backend.source_facts(source), own_modules=top_modules(self.package))
+            return attrs.evolve(self.backend.source_facts(source), own_modules=top_modules(package))
         # One text, so that launches and definitions in several files meet. The lines of the source stay.
         facts = self.backend.source_facts("\n".join([source, *texts]))
         last = source.count("\n") + 1
@@ -251,7 +259,7 @@ class CandidateEvaluator:
             kernels=tuple(kernel for kernel in facts.kernels if kernel.launched or kernel.line <= last),
             embedded=tuple(piece for piece in facts.embedded if piece.line <= last),
             unread=facts.unread,
-            own_modules=top_modules(self.package),
+            own_modules=top_modules(package),
         )
 
     def _check(self, candidate: Candidate, task: Task, evaluation: Evaluation | None) -> tuple[Finding, ...]:
@@ -283,7 +291,12 @@ class CandidateEvaluator:
         return Finding(CHECKER_FAILED, Severity.NOTE, evidence[:500], checker=name)
 
     def _request(
-        self, task: Task, candidate: Candidate, seed: str | None, found: Sequence[Finding] = ()
+        self,
+        task: Task,
+        candidate: Candidate,
+        seed: str | None,
+        found: Sequence[Finding],
+        package: Mapping[str, str],
     ) -> EvaluationRequest:
         source_sha256 = sha256_text(candidate.source)
         return EvaluationRequest(
@@ -301,5 +314,5 @@ class CandidateEvaluator:
             kernels_complete=not candidate.facts.unread,
             suspect_rules=tuple(sorted({finding.rule for finding in found if finding.severity is not Severity.NOTE})),
             domain=task.domain,
-            package=self.package,
+            package=package,
         )

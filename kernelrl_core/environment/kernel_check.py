@@ -466,8 +466,6 @@ class KernelCheck:
         try:
             package = self._reader.package
             self._jobs = self._read()
-            for setting in self._settings.values():
-                setting.evaluator.package = self._reader.package
             all_changed = package != self._reader.package
             return [job for job in self._jobs if all_changed or known.get(job.place) != job]
         except UsageError as error:
@@ -552,7 +550,6 @@ class KernelCheck:
                 secret=self._secret,
                 cache_dir=cache_directory() if options.cache else None,
                 evaluator=self._evaluator,
-                package=self._reader.package,
             )
             self._settings[backend] = _Setting(spec, untimed, evaluator)
         return self._settings[backend]
@@ -567,7 +564,8 @@ class KernelCheck:
         try:
             setting = self._setting(job.backend)
             spec, untimed = setting.spec, setting.untimed
-            turn = await evaluate_kernel(setting.evaluator, job.task, job.text)
+            package = self._reader.package
+            turn = await evaluate_kernel(setting.evaluator, job.task, job.text, name=job.name, package=package)
         except (UsageError, MissingPrerequisite) as error:
             if not self._options.suite:
                 raise

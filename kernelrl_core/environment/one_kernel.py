@@ -6,6 +6,7 @@ The lab, `assert_kernel` of the test kit and the adapters call the same function
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 
 import attrs
 
@@ -18,6 +19,7 @@ from kernelrl_core.plugins.use import Use
 from kernelrl_core.prompts.extraction import extract_file
 from kernelrl_core.recipe.evaluation_spec import EvaluationSpec
 from kernelrl_core.recipe.prerequisites import missing_prerequisites
+from kernelrl_core.sources.plain_functions import in_own_file
 from kernelrl_core.types import Prompt, Reply, SampleId, Task, Turn
 from kernelrl_core.types.seeds import request_seed
 from kernelrl_core.types.serialization import to_json
@@ -25,12 +27,22 @@ from kernelrl_core.types.serialization import to_json
 __all__ = ["evaluate_kernel", "find_backends", "why_untimed", "with_timing"]
 
 
-async def evaluate_kernel(evaluator: CandidateEvaluator, task: Task, text: str, *, secret: bytes | None = None) -> Turn:
+async def evaluate_kernel(
+    evaluator: CandidateEvaluator,
+    task: Task,
+    text: str,
+    *,
+    name: str = "",
+    package: Mapping[str, str] | None = None,
+    secret: bytes | None = None,
+) -> Turn:
     """The turn of a kernel: outcome, verdict and findings, without score and feedback. A turn that is lost to an
     infrastructure error is masked.
 
     Args:
         text: Python source that defines `ModelNew`, or a saved reply.
+        name: file of the text, for messages that name a line of it; empty: they say `candidate.py`.
+        package: files that the kernel may import; see `EvaluationRequest.package`.
         secret: key of the hidden input seeds; None: that of the evaluator.
 
     Raises:
@@ -44,10 +56,19 @@ async def evaluate_kernel(evaluator: CandidateEvaluator, task: Task, text: str, 
         seed = None
         if secret is not None and extraction.candidate is not None:
             seed = request_seed(secret, task.sha256, extraction.candidate.sha256)
-        judgement = await evaluator.evaluate(task, extraction, seed=seed)
+        judgement = await evaluator.evaluate(task, extraction, package=package, seed=seed)
     except InfrastructureError as error:
         return lost_turn(where, task, prompt, error, reply=reply)
-    return judged_turn(where, task, prompt, reply, judgement)
+    turn = judged_turn(where, task, prompt, reply, judgement)
+    # Lines of a kernel in a saved reply are not those of the file.
+    is_file = turn.candidate is not None and turn.candidate.source.rstrip() == text.rstrip()
+    return _in_own_file(turn, text, name) if name and is_file else turn
+
+
+def _in_own_file(turn: Turn, text: str, name: str) -> Turn:
+    """The turn with lines of the file in its message and findings."""
+    findings = (attrs.evolve(found, evidence=in_own_file(found.evidence, text, name)) for found in turn.findings)
+    return attrs.evolve(turn, message=in_own_file(turn.message, text, name), findings=tuple(findings))
 
 
 def find_backends(source: str, registry: Registry) -> list[str]:

@@ -15,8 +15,6 @@ _MAX_LEVEL = 4
 """Highest `Isolation.level`."""
 _BUSY_SHARE = 0.1
 """Share of the time of timed calls that other programs take, above which the result has a warning."""
-_CANDIDATE_FILE = "candidate.py"
-"""Name of a kernel in messages of the evaluator."""
 _VERDICTS = {"clean": "", "suspect": "suspect", "hack": "hack found"}
 """Verdict -> its words in the first line."""
 
@@ -76,13 +74,8 @@ def turn_lines(
     *,
     cached: bool = False,
     settings: EvaluationSettings | None = None,
-    name: str = "",
 ) -> list[str]:
-    """Outcome, verdict, speedup, findings and message of a turn in words.
-
-    Args:
-        name: file of the kernel, for lines of it that the message names; empty: the message stays as it is.
-    """
+    """Outcome, verdict, speedup, findings and message of a turn in words."""
     evaluation = turn.evaluation
     lines = [f"{headline(turn)}  {turn.task.id}"]
     findings = [
@@ -90,8 +83,7 @@ def turn_lines(
         for found in turn.findings
     ]
     shown = {found.evidence for found in turn.findings}
-    own_message = turn.message.replace(f"{_CANDIDATE_FILE}:", f"{name}:") if name else turn.message
-    message = [line for line in own_message.splitlines() if line not in shown]
+    message = [line for line in turn.message.splitlines() if line not in shown]
     if any(line.startswith("fix: ") for line in message):
         message.append(more("infrastructure"))
     if evaluation is None:

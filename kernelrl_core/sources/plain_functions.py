@@ -12,7 +12,7 @@ from pathlib import Path
 from kernelrl_core.errors import UsageError, suggestion
 from kernelrl_sources.syntax import parse
 
-__all__ = ["EXTENSION_SUFFIXES", "as_model", "as_task", "extension_as_model"]
+__all__ = ["EXTENSION_SUFFIXES", "as_model", "as_task", "extension_as_model", "in_own_file"]
 
 EXTENSION_SUFFIXES = (".cpp", ".cc", ".cxx", ".cu", ".hip")
 """Files with kernels in C++, CUDA or HIP."""
@@ -28,6 +28,16 @@ class {name}(_nn.Module):
     def forward(self, *inputs):
         return {function}(*inputs)
 """
+_BUILD = """
+from torch.utils.cpp_extension import load_inline
+
+_extension = load_inline("""
+"""What follows the text of a file of C++, CUDA or HIP."""
+_CANDIDATE_FILE = "candidate.py"
+"""Name of a kernel in the messages of an evaluator."""
+_FRAME = re.compile(r"^( *)line (\d+), in [\w<>]+: (.*)$")
+"""A line of a kernel, in a message."""
+_CALL = re.compile(r"\b_extension\.(\w+)\(")
 _NO_INIT_INPUTS = """
 
 def get_init_inputs():
@@ -137,11 +147,39 @@ def extension_as_model(source: str, function: str, file: str) -> str:
     extension = re.sub(r"\W", "_", Path(file).stem) or "kernel"
     ending = "" if source.endswith("\n") else "\n"
     return (
-        f"_SOURCE = r{quotes}{source}{ending}{quotes}\n\n"
-        "from torch.utils.cpp_extension import load_inline\n\n"
-        f"_extension = load_inline(name={extension!r}, {sources}{functions})\n"
+        f"_SOURCE = r{quotes}{source}{ending}{quotes}\n"
+        f"{_BUILD}name={extension!r}, {sources}{functions})\n"
         + _MODEL.format(name="ModelNew", function=f"_extension.{name}")
     )
+
+
+def in_own_file(message: str, source: str, file: str) -> str:
+    """A message about a kernel with the name of its file and the lines of it.
+
+    A line that only the source has, which follows the text of a file of C++, CUDA or HIP, becomes that of the function
+    that it calls.
+
+    Args:
+        message: of an evaluator.
+        source: of the kernel, as the evaluator has it.
+    """
+    text, separator, _ = source.rpartition(_BUILD)
+    last = text.count("\n") if separator else source.count("\n") + 1
+    lines = []
+    for line in message.replace(_CANDIDATE_FILE, file).split("\n"):
+        frame = _FRAME.match(line)
+        if frame is None or int(frame[2]) <= last:
+            lines.append(line)
+        elif (call := _CALL.search(frame[3])) is not None:
+            lines.append(f"{frame[1]}{file}:{_line_of(call[1], text)}, in {call[1]}")
+    return "\n".join(lines)
+
+
+def _line_of(function: str, text: str) -> int:
+    """The line in which a function of C++ begins, or else the one that binds it."""
+    definition = next((found for found in _DEFINITION.finditer(text) if found["name"] == function), None)
+    place = definition.start("name") if definition is not None else max(0, text.find(f'"{function}"'))
+    return text.count("\n", 0, place) + 1
 
 
 def _takes_tensors(match: re.Match[str]) -> bool:

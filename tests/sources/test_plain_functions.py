@@ -7,7 +7,7 @@ import ast
 import pytest
 
 from kernelrl_core.errors import UsageError
-from kernelrl_core.sources.plain_functions import as_model, as_task, extension_as_model
+from kernelrl_core.sources.plain_functions import as_model, as_task, extension_as_model, in_own_file
 from kernelrl_core.sources.task_source import parse_task_source
 
 KERNEL = "import torch\n\n\ndef scale(x, factor=2.0):\n    return x * factor\n\n\nclass Norm:\n    pass\n"
@@ -104,3 +104,23 @@ def test_bound_functions_are_known_by_the_names_that_the_file_gives() -> None:
 def test_a_file_without_a_function_that_is_the_kernel_is_refused(source: str, function: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         extension_as_model(source, function, "r.cpp")
+
+
+@pytest.mark.parametrize(
+    ("message", "own"),
+    [
+        ("candidate.py:5:9: error: x", "src/r.cu:5:9: error: x"),
+        ("candidate.py(5): error: x", "src/r.cu(5): error: x"),
+        # Lines of the class that follows the file.
+        ("Raised:\n  line 99, in forward: return _extension.relu(*inputs)", "Raised:\n  src/r.cu:4, in relu"),
+        ("Raised:\n  line 99, in <module>: _extension = load_inline(", "Raised:"),
+        ("Raised:\n  line 3, in forward: x", "Raised:\n  line 3, in forward: x"),
+    ],
+)
+def test_a_message_has_the_file_and_its_lines(message: str, own: str) -> None:
+    assert in_own_file(message, extension_as_model(CPP, "", "src/r.cu"), "src/r.cu") == own
+
+
+def test_a_message_about_python_keeps_its_lines() -> None:
+    message = "Raised:\n  line 5, in scale: return x * factor\ncandidate.py:5: bad"
+    assert in_own_file(message, KERNEL, "k.py") == "Raised:\n  line 5, in scale: return x * factor\nk.py:5: bad"

@@ -40,6 +40,9 @@ def build(*cpp_sources: str) -> list[bytes]:
         (build("int a;\nint b = c;"), "main.cpp:2:9: error", "main.cpp:2:9: error"),
         (build(BODY), "cuda.cu(3): error", "cuda.cu(3): error"),
         (build(BODY), "main.cpp:99:1: error", "main.cpp:99:1: error"),
+        # A heading, and the number of a quoted line.
+        (build(BODY), "main.cpp: In function 'twice'", "candidate.py: In function 'twice'"),
+        (build(BODY), "main.cpp:3:16: error\n    3 |     return", "candidate.py:5:16: error\n    5 |     return"),
         ([], "main.cpp:3:16: error", "main.cpp:3:16: error"),
     ],
 )

@@ -9,6 +9,7 @@ import pytest
 from service_servers import TASK, Running
 
 from kernelrl_core.api.errors import InfrastructureError
+from kernelrl_core.api.evaluators import Evaluation, EvaluationRequest, Outcome
 from kernelrl_service.tokens import Client, Tokens
 from kernelrl_testing.fakes import FakeEvaluator
 
@@ -73,9 +74,37 @@ def test_an_equal_check_is_evaluated_once_and_another_seed_again(running: Any) -
     asyncio.run(test())
 
 
+def test_a_kernel_is_checked_with_the_package_that_it_imports(running: Any) -> None:
+    async def test() -> None:
+        async with running() as server:
+            for text in ("right", "wrong"):
+                body = {"task": TASK, "kernel": f"import own\n{RIGHT}", "package": {"own.py": text}}
+                await server.http.post("/v1/check", json=body)
+            assert [request.package for request in server.evaluator.requests] == [
+                {"own.py": "right"},
+                {"own.py": "wrong"},
+            ]
+
+    asyncio.run(test())
+
+
+def test_a_message_names_the_file_of_the_kernel(running: Any) -> None:
+    def fails(request: EvaluationRequest) -> Evaluation:
+        return Evaluation(Outcome.COMPILE_ERROR, "candidate.py:3: error")
+
+    async def test() -> None:
+        async with running(FakeEvaluator(fails)) as server:
+            body = {"task": TASK, "kernel": RIGHT, "name": "src/relu.py"}
+            found = (await server.http.post("/v1/check", json=body)).json()
+            assert (found["kernel"], found["message"]) == ("src/relu.py", "src/relu.py:3: error")
+
+    asyncio.run(test())
+
+
 @pytest.mark.parametrize(
     ("body", "status", "name"),
     [
+        ({"package": {"../own.py": ""}}, 422, "invalid"),
         ({"task": "rely"}, 404, "unknown-task"),
         ({"recipe": "stage9"}, 404, "unknown-recipe"),
         ({"backend": "rust"}, 422, "unknown-backend"),

@@ -124,6 +124,10 @@ class CheckBody:
     """Backend of the kernel; null: that of the recipe, or the default one."""
     seed: int | None = None
     """Seed of the inputs; null: derived from the server's secret, so that an equal kernel has an equal result."""
+    name: str = ""
+    """File of the kernel, for messages that name a line of it."""
+    package: Mapping[str, str] = attrs.field(factory=dict)
+    """Files that the kernel may import: path relative to the import root -> text."""
     as_command: bool = False
     """True: without a recipe, the evaluation keys are those of `kernelrl check`, not those with which the server was
     started; the response has the lines that the command prints."""
@@ -136,7 +140,7 @@ class CheckedRow:
     task: str
     """Id of the task."""
     kernel: str
-    """Always `kernel`."""
+    """`name` of the request, or `kernel`."""
     kernel_sha256: str | None
     """Hash of the kernel; null if none was found."""
     backend: str

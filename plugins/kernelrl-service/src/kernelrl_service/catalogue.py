@@ -270,7 +270,15 @@ class Catalogue:
         for name in ("task_id", "backend", "task_sha256", "source_sha256", "seed", "domain"):
             if len(getattr(body, name)) > _NAME_LIMIT:
                 raise Problem("invalid", f"{name} has more than {_NAME_LIMIT} characters")
-        if problem := package_problem(body.package):
+        self.require_package(body.package)
+
+    def require_package(self, files: Mapping[str, str]) -> None:
+        """Refuse files that cannot travel with a kernel.
+
+        Raises:
+            Problem: they cannot.
+        """
+        if problem := package_problem(files):
             raise Problem("invalid", f"package: {problem}")
 
     def require_size(self, name: str, text: str) -> None:

@@ -106,8 +106,7 @@ class KernelTests:
         texts = "\n".join([text, *imported_texts(text, reader.package)])
         backend = backend or next(iter(find_backends(texts, self._registry)), DEFAULT_EVALUATION["backend"]["use"])
         evaluator, reason = self._made(backend, timing, tuple(overrides))
-        evaluator.package = reader.package
-        turn = await evaluate_kernel(evaluator, task, text)
+        turn = await evaluate_kernel(evaluator, task, text, name=name, package=reader.package)
         if turn.evaluation is not None and turn.evaluation.checked:
             raise MissingPrerequisite(
                 f"{name}: {turn.message}", fix="use a machine with a GPU for this backend", see="gpu"

@@ -10,7 +10,7 @@ import ast
 import json
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 
@@ -18,9 +18,13 @@ from kernelrl_build.units import device_file, main_file
 
 __all__ = ["crash_line", "in_own_lines"]
 
-_PLACE = re.compile(r"\b((?:main|cuda)\d*\.(?:cpp|cu))(:|\()(\d+)")
+_PLACE = re.compile(r"\b((?:main|cuda)\d*\.(?:cpp|cu))\b(?:(:|\()(\d+))?")
+"""A file of the build, with or without a line."""
+_QUOTED = re.compile(r"^ *(\d+)(?= \| )")
+"""The number before a source line that a compiler quotes."""
 _FRAME = re.compile(r'File "[^"\n]*\bcandidate\.py", line (\d+) in (\w+)')
 """Line of `faulthandler` on a frame."""
+_CANDIDATE_FILE = "candidate.py"
 _LEAST_CHARACTERS = 8
 """Length of the shortest string that is looked for in a source."""
 _MAX_LINES = 20_000
@@ -49,15 +53,22 @@ def in_own_lines(text: str, source: str, requests: Sequence[bytes]) -> str:
     if not requests or not _PLACE.search(text):
         return text
     parts = _parts(source, json.loads(requests[-1]))
+    file = ""
 
     def renamed(found: re.Match[str]) -> str:
-        line = int(found[3])
-        for part in parts.get(found[1], ()):
-            if part.first <= line < part.first + part.count:
-                return f"candidate.py{found[2]}{part.line + line - part.first}"
-        return found[0]
+        nonlocal file
+        file = found[1]
+        if found[3] is None:
+            return _CANDIDATE_FILE if parts.get(file) else found[0]
+        own = _own_line(parts, file, int(found[3]))
+        return found[0] if own is None else f"{_CANDIDATE_FILE}{found[2]}{own}"
 
-    return _PLACE.sub(renamed, text)
+    def renumbered(found: re.Match[str]) -> str:
+        own = _own_line(parts, file, int(found[1]))
+        return found[0] if own is None else f"{own:>{len(found[0])}}"
+
+    # A quoted line is one of the file that was named last.
+    return "\n".join(_QUOTED.sub(renumbered, _PLACE.sub(renamed, line)) for line in text.split("\n"))
 
 
 def crash_line(printed: str, source: str) -> str:
@@ -72,6 +83,13 @@ def crash_line(printed: str, source: str) -> str:
         return ""
     number, function = frames[0]
     return f"line {number}, in {function}: {lines[int(number) - 1].strip()}"
+
+
+def _own_line(parts: Mapping[str, Sequence[_Part]], file: str, line: int) -> int | None:
+    """The line of the candidate's file that is a line of a file of the build; None if there is none."""
+    within = (part for part in parts.get(file, ()) if part.first <= line < part.first + part.count)
+    part = next(within, None)
+    return None if part is None else part.line + line - part.first
 
 
 def _parts(source: str, request: dict[str, object]) -> dict[str, list[_Part]]:

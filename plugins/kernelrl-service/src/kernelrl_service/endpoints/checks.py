@@ -27,6 +27,9 @@ from kernelrl_service.tokens import Client
 
 __all__ = ["endpoints"]
 
+_NAME_LIMIT = 400
+"""Longest name of a file, in characters."""
+
 
 def endpoints(server: Server) -> Sequence[Endpoint]:
     """The endpoint of checks."""
@@ -34,18 +37,21 @@ def endpoints(server: Server) -> Sequence[Endpoint]:
     async def check(request: Request, client: Client, body: CheckBody) -> Response:
         loop = asyncio.get_running_loop()
         server.catalogue.require_size("kernel", body.kernel)
-        if body.as_command and needs_package(body.kernel):
-            raise Problem("invalid", "the kernel imports a module that is not installed on the server")
+        server.catalogue.require_package(body.package)
+        if body.as_command and not body.package and needs_package(body.kernel):
+            raise Problem("invalid", "the kernel imports a module that is not installed on the server",
+                          fix="send its files in package")  # fmt: skip
         task = server.catalogue.task_to_check(body, client)
         evaluator, untimed = server.catalogue.checking(body.recipe, body.backend, as_command=body.as_command)
         server.queue.require_room(client.name)
         began = loop.time()
         secret = None if body.seed is None else check_secret(body.seed)
-        work = evaluate_kernel(evaluator, task, body.kernel, secret=secret)
+        name = body.name[:_NAME_LIMIT]
+        work = evaluate_kernel(evaluator, task, body.kernel, name=name, package=body.package, secret=secret)
         turn = await while_connected(request, server.queue.closing, work)
         if turn.masked:
             raise InfrastructureError(turn.message)
-        row = CheckedKernel("kernel", turn, loop.time() - began).row(evaluator.spec, untimed)
+        row = CheckedKernel(name or "kernel", turn, loop.time() - began).row(evaluator.spec, untimed)
         if body.as_command:
             row["evaluator"] = "http"  # of the client, as the command would name it
             row["lines"] = turn_lines(turn, untimed, settings=evaluator.spec.settings)
