@@ -5,11 +5,19 @@
 
 - Equal references, each with the reference of a task that it computes: the decompositions of PyTorch, as Python that
   `make_fx` prints; spellings made from the operator schemas of PyTorch (by position, by keyword, by NumPy's alias, as a
-  method); activations and norms of Hugging Face transformers beside the functions of PyTorch; MultiKernelBench and
-  CUDA-L1 beside the tasks of KernelBench with the same name.
+  method); activations and norms of Hugging Face transformers beside the functions of PyTorch; MultiKernelBench beside
+  the tasks of KernelBench with the same name; CUDA-L1's rewritten modules beside its references.
 - Different references that look alike: one operator replaced by a similar one (`planted.INNOCENT`) in the references
-  of all equal pairs, of levels 1 and 2 of KernelBench, and of `starter`.
-- Levels 1 and 2 of KernelBench against each other and against `starter`: pairs that the guard calls equal.
+  of all equal pairs, of levels 1 and 2 of KernelBench, and of `starter`. Only those that can be called count.
+- The same references with another number in the module. The guard excludes them by their source, which it compares
+  without numbers; counted is how many of them the comparison of outputs alone calls equal.
+- Levels 1 and 2 of KernelBench, and the tasks of `starter`, against each other: pairs that the guard calls equal.
+  Generated tasks of `starter` against its held-out tasks.
+
+A pair is planted only if it is equal, which the guard does not decide. Texts of PyTorch and transformers are executed
+here, with inputs of their own; one that fails or whose outputs differ by more than 1e-4 is dropped, and counted by its
+reason. Modules of CUDA-L1 were read: `UNEQUAL` lists those that differ, a text without a class is none, and modules
+that need a GPU or keep results are left out.
 
 `source` is the comparison of the sources, `behaviour` that of the outputs; the guard excludes what either finds. DIR of
 KernelBench is its folder `KernelBench`, that of MultiKernelBench its folder `reference`, FILE a file of
@@ -26,7 +34,7 @@ import re
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -43,13 +51,30 @@ from kernelrl_plugin_starter.source import StarterTasks
 from kernelrl_sources.similarity import nearly_equal, normalised_source
 
 HEAD = (
-    "import functools\nimport math\nfrom math import inf\nimport torch\nimport torch.nn as nn\n"
+    "import functools\nimport math\nfrom math import inf, nan\nimport torch\nimport torch.nn as nn\n"
     "import torch.nn.functional as F\n"
 )
-N_DIFFERENT = 500
-UNVERIFIED = "rewritten by CUDA-L1"
-"""A class excluded from the totals: some of its references keep results, transform their weights, or compute less than
-the task, so that nobody knows which of them are equal."""
+PRIMS = """
+def variance(x, dims, correction):
+    return torch.var(x, dims, correction=correction)
+
+
+def broadcast(x, shape, dims):
+    sizes = [x.shape[dims.index(axis)] if axis in dims else 1 for axis in range(len(shape))]
+    return x.reshape(sizes).expand(shape)
+
+"""
+"""Primitive operators that torch has under no name of its own."""
+N_DIFFERENT = 700
+N_RENUMBERED = 200
+UNEQUAL = {
+    "level2/44_ConvTranspose2d_Multiply_GlobalAvgPool_GlobalAvgPool_Mean": "the mean of the weights is no convolution",
+    "level2/64_Gemm_LogSumExp_LeakyReLU_LeakyReLU_GELU_GELU": "one leaky ReLU of two",
+    "level2/80_Gemm_Max_Subtract_GELU": "the task is constant",
+    "level2/83_Conv3d_GroupNorm_Min_Clamp_Dropout": "the task is constant",
+    "level2/84_Gemm_BatchNorm_Scaling_Softmax": "statistics of evaluation in place of the batch's",
+}
+"""Modules of CUDA-L1 that do not compute their task, or whose task is constant, as read by hand."""
 
 # Class -> operator -> expression of x, y and z, and shapes of these inputs.
 OPERATORS: dict[str, dict[str, tuple[str, tuple[tuple[int, ...], ...]]]] = {
@@ -189,7 +214,7 @@ def decompositions() -> Iterator[Pair]:
     from torch._decomp import core_aten_decompositions, get_decompositions
     from torch.fx.experimental.proxy_tensor import make_fx
 
-    core = core_aten_decompositions()
+    core: dict[Any, Any] = dict(core_aten_decompositions().items())
     aten = torch.ops.aten
     names = (
         *("_softmax", "_log_softmax", "native_layer_norm", "native_group_norm", "silu", "gelu", "sigmoid", "softplus"),
@@ -219,13 +244,17 @@ def decompositions() -> Iterator[Pair]:
 
 
 def _printed(code: str) -> str | None:
-    """Code of a traced graph as the class `Model`; None if it needs constants or modules that are not in the code."""
+    """Code of a traced graph as the class `Model`; None if it needs constants that are not in the code."""
     text = code.strip()
-    if any(part in text for part in ("self._tensor_constant", "fx_pytree", "torch.ops.prims")):
+    if "self._tensor_constant" in text or "fx_pytree" in text:
         return None
     body = text[text.index("def forward") :].replace("\n", "\n    ")
     body = re.sub(r"\bdevice\(type='cpu'\)", "'cpu'", body)
-    return f"\nclass Model(nn.Module):\n    {body}\n"
+    # The primitives of PyTorch's compiler, whose first call loads the compiler, become functions of torch.
+    body = body.replace("torch.ops.prims.var.default", "variance")
+    body = body.replace("torch.ops.prims.broadcast_in_dim.default", "broadcast")
+    body = re.sub(r"torch\.ops\.prims\.(\w+)\.default", r"torch.\1", body)
+    return f"{PRIMS}\nclass Model(nn.Module):\n    {body}\n"
 
 
 def spellings() -> Iterator[Pair]:
@@ -292,8 +321,8 @@ def transformers_layers() -> Iterator[Pair]:
             node.decorator_list = []
             source = ast.unparse(node)
             shape = normalised_source(source.replace(node.name, "Norm"))
-            constructor = next((one for one in node.body if getattr(one, "name", "") == "__init__"), None)
-            names = [argument.arg for argument in constructor.args.args] if constructor is not None else []
+            methods = [one for one in node.body if isinstance(one, ast.FunctionDef) and one.name == "__init__"]
+            names = [argument.arg for constructor in methods for argument in constructor.args.args]
             # Others add 1 to the weight, or have no weight.
             is_plain = "torch.ones(" in source and "rsqrt" in source and len(names) == 3 and "eps" in names[-1]
             if shape in seen or not is_plain or "gate" in source or "1.0 +" in source:
@@ -313,7 +342,7 @@ def multikernelbench(folder: Path, kernelbench: Mapping[str, str]) -> Iterator[P
 
 
 def cuda_l1(file: Path, kernelbench: Mapping[str, str]) -> Iterator[Pair]:
-    """References of CUDA-L1, which are those of an earlier KernelBench, and its rewritten ones that need no GPU."""
+    """References of CUDA-L1, which are those of an earlier KernelBench, and its rewritten modules that need no GPU."""
     document = json.loads(file.read_text(encoding="utf-8"))
     names = {tuple(map(int, re.findall(r"\d+", name)[:2])): name for name in kernelbench}
     for level, rows in document.items():
@@ -326,12 +355,38 @@ def cuda_l1(file: Path, kernelbench: Mapping[str, str]) -> Iterator[Pair]:
             needs_gpu = re.search(
                 r"cuda|triton|half|float16|bfloat16|autocast|compile|jit|load_inline|hash|cache", code
             )
-            if not needs_gpu:
-                yield Pair(UNVERIFIED, name, task, code)
+            if not needs_gpu and "class " in code and name not in UNEQUAL:
+                yield Pair("rewritten by CUDA-L1", name, task, code)
 
 
 def _plain_name(name: str) -> str:
     return re.sub(r"^\d+_|[^a-z0-9]", "", name.lower())
+
+
+def executed(pairs: Iterable[Pair], dropped: dict[str, str]) -> Iterator[Pair]:
+    """The pairs whose outputs are equal when they are executed here.
+
+    Args:
+        dropped: receives the reasons of the others.
+    """
+    for pair in pairs:
+        try:
+            expected, found = _outputs_of(pair.task, pair.task), _outputs_of(pair.other, pair.task)
+            torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+        except Exception as error:
+            dropped[f"{pair.kind}: {pair.name}"] = f"{type(error).__name__}: {error}"[:120]
+        else:
+            yield pair
+
+
+def _outputs_of(source: str, task: str) -> list[torch.Tensor]:
+    scope: dict[str, Any] = {}
+    of_task: dict[str, Any] = {}
+    exec(source, scope)
+    exec(task, of_task)
+    torch.manual_seed(7)
+    result = scope["Model"]()(*of_task["get_inputs"]())
+    return [one.detach() for one in (result if isinstance(result, tuple | list) else [result])]
 
 
 # The measurement
@@ -352,10 +407,11 @@ def main() -> None:
     }
     source = StarterTasks(StarterOptions())
     starter = {task.id: task.reference for split in ("train", "held_out") for task in source.tasks(split)}
+    dropped: dict[str, str] = {}
     makers: list[Callable[[], Iterator[Pair]]] = [
-        decompositions,
-        spellings,
-        transformers_layers,
+        lambda: executed(decompositions(), dropped),
+        lambda: executed(spellings(), dropped),
+        lambda: executed(transformers_layers(), dropped),
         lambda: multikernelbench(arguments.multikernelbench, kernelbench),
         lambda: cuda_l1(arguments.cuda_l1, kernelbench),
     ]
@@ -363,13 +419,21 @@ def main() -> None:
     with ReferenceRunner(arguments.jobs) as runner:
         equal = _equal(runner, pairs)
         print(json.dumps(equal), file=sys.stderr)
-        different = _different(runner, [*(pair.task for pair in pairs), *kernelbench.values(), *starter.values()])
+        sources = list(dict.fromkeys([*(pair.task for pair in pairs), *kernelbench.values(), *starter.values()]))
+        changed = [(source, other) for source in sources for other in planted.neighbours(source)]
+        different = _different(runner, changed, N_DIFFERENT)
         print(json.dumps(different), file=sys.stderr)
-        known = _known(runner, kernelbench, starter)
+        changed = [(source, other) for source in sources for other in renumbered(source)]
+        numbers = _different(runner, changed, N_RENUMBERED)
+        print(json.dumps(numbers), file=sys.stderr)
+        practice = {task.id: task.reference for task in source.tasks("practice")}
+        held_out = {task.id for task in source.tasks("held_out")}
+        known = _known(runner, {**kernelbench, **starter}, practice, held_out)
     document = {
         "benchmark": "guard_behaviour",
-        "equal": equal,
+        "equal": {**equal, "dropped_texts": dropped, "unequal_by_reading": UNEQUAL},
         "different": different,
+        "other_number": numbers,
         "kernelbench": known,
         "targets": {"equal": 0.95, "spellings_and_composites": 1.0, "different": 0.01},
         "provenance": origin,
@@ -401,8 +465,7 @@ def _equal(runner: ReferenceRunner, pairs: list[Pair]) -> dict[str, Any]:
             row["not_called"].append(pair.name)
         if not by_source and not by_behaviour:
             row["missed"].append(pair.name)
-    counted = [row for kind, row in rows.items() if kind != UNVERIFIED]
-    total, excluded = sum(row["references"] for row in counted), sum(row["excluded"] for row in counted)
+    total, excluded = sum(row["references"] for row in rows.values()), sum(row["excluded"] for row in rows.values())
     return {
         "classes": dict(rows),
         "references": total,
@@ -413,20 +476,51 @@ def _equal(runner: ReferenceRunner, pairs: list[Pair]) -> dict[str, Any]:
     }
 
 
-def _different(runner: ReferenceRunner, sources: list[str]) -> dict[str, Any]:
-    changed = [(source, other) for source in dict.fromkeys(sources) for other in planted.neighbours(source)]
-    step = max(1, len(changed) // N_DIFFERENT)
+def _different(runner: ReferenceRunner, changed: list[tuple[str, str]], count: int) -> dict[str, Any]:
+    """How many of some references with a change are called equal to their original. At most `count` are tried."""
+    step = max(1, len(changed) // count)
     chosen = changed[::step]
     tasks, _ = _probed(runner, [source for source, _ in chosen])
     found = equal_tasks(runner, tasks, [other for _, other in chosen])
-    wrong = []
+    probed = set(tasks.keys)
+    n_called = by_source = by_behaviour = 0
+    equal = []
     for (source, other), keys in zip(chosen, found, strict=True):
-        by_source = nearly_equal(source, other) is not None
-        by_behaviour = sha256_text(source) in (keys or ())
-        if by_source or by_behaviour:
-            wrong.append({"by_source": by_source, "by_behaviour": by_behaviour, "source": _model_of(other)})
-    called = sum(keys is not None for keys in found)
-    return {"references": len(chosen), "called": called, "excluded": len(wrong), "wrong": wrong}
+        if keys is None or sha256_text(source) not in probed:
+            continue
+        n_called += 1
+        is_near, has_outputs = nearly_equal(source, other) is not None, sha256_text(source) in keys
+        by_source += is_near
+        by_behaviour += has_outputs
+        if has_outputs or (is_near and count == N_DIFFERENT):
+            equal.append({"by_source": is_near, "by_behaviour": has_outputs, "source": _model_of(other)})
+    return {
+        "tried": len(chosen),
+        "called": n_called,
+        "by_source": by_source,
+        "by_behaviour": by_behaviour,
+        "share": len(equal) / n_called,
+        "equal": equal,
+    }
+
+
+def renumbered(source: str) -> Iterator[str]:
+    """The reference with one other number in its module: a dimension of 1 becomes 0, a fraction half as large again."""
+    count = len(list(_numbers(ast.parse(source))))
+    for position in range(count):
+        tree = ast.parse(source)
+        node = list(_numbers(tree))[position]
+        node.value = 0 if node.value == 1 else node.value * 1.5
+        yield ast.unparse(tree)
+
+
+def _numbers(tree: ast.Module) -> Iterator[Any]:
+    for kind in tree.body:
+        for node in ast.walk(kind) if isinstance(kind, ast.ClassDef) else ():
+            if isinstance(node, ast.keyword) and node.arg == "dim" and getattr(node.value, "value", None) == 1:
+                yield node.value
+            elif isinstance(node, ast.Constant) and isinstance(node.value, float) and abs(node.value) >= 0.01:
+                yield node
 
 
 def _model_of(source: str) -> str:
@@ -437,28 +531,31 @@ def _model_of(source: str) -> str:
     return ""
 
 
-def _known(runner: ReferenceRunner, kernelbench: Mapping[str, str], starter: Mapping[str, str]) -> dict[str, Any]:
+def _known(
+    runner: ReferenceRunner, every: Mapping[str, str], practice: Mapping[str, str], held_out: set[str]
+) -> dict[str, Any]:
+    """Pairs of equal tasks, and generated tasks that equal a held-out task of `starter`."""
     started_s = time.monotonic()
-    every = {**kernelbench, **starter}
     tasks = probe_tasks(runner, every)
-    found = equal_tasks(runner, tasks, list(every.values()))
-    pairs = {
-        (first, second) for first, keys in zip(every, found, strict=True) for second in keys or () if first != second
-    }
-    unordered = sorted({(min(pair), max(pair)) for pair in pairs})
-    rows = [
-        {"pair": list(pair), "by_source": nearly_equal(every[pair[0]], every[pair[1]]) is not None}
-        for pair in unordered
-    ]
-    itself = sum(key in (keys or ()) for key, keys in zip(every, found, strict=True))
+    sources = {**every, **practice}
+    found = dict(zip(sources, equal_tasks(runner, tasks, list(sources.values())), strict=True))
+    pairs = {(min(one, other), max(one, other)) for one in every for other in found[one] or () if one != other}
+    generated = {(one, other) for one in practice for other in found[one] or () if other in held_out}
     return {
         "tasks": len(every),
-        "equal_to_themselves": itself,
+        "equal_to_themselves": sum(one in (found[one] or ()) for one in every),
         "tasks_not_called": tasks.unprobed,
-        "pairs": len(rows),
-        "pairs_by_behaviour_alone": [row["pair"] for row in rows if not row["by_source"]],
+        "pairs": _compared(sorted(pairs), sources),
+        "generated_tasks": len(practice),
+        "generated_tasks_equal_to_held_out": _compared(sorted(generated), sources),
         "seconds": round(time.monotonic() - started_s, 1),
     }
+
+
+def _compared(pairs: list[tuple[str, str]], sources: Mapping[str, str]) -> dict[str, Any]:
+    """Pairs that only the outputs show, and those that the sources show too."""
+    near = [pair for pair in pairs if nearly_equal(sources[pair[0]], sources[pair[1]]) is not None]
+    return {"by_behaviour_alone": [pair for pair in pairs if pair not in near], "by_source_too": near}
 
 
 if __name__ == "__main__":

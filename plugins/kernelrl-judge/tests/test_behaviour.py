@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kernelrl_judge.behaviour.equality import NOT_RUN, ProbedTasks, equal_tasks, probe_tasks
+from kernelrl_judge.behaviour.equality import NOT_RUN, ProbedTasks, equal_among, equal_tasks, probe_tasks
 from kernelrl_judge.behaviour.runner import ReferenceProgram, ReferenceRunner
 from kernelrl_judge.behaviour.sizes import resized
 
@@ -28,6 +28,8 @@ TASKS = {
     "relu of positive inputs": reference("torch.relu(x)", inputs="torch.rand(6, 50)"),
     "swiglu": reference("F.silu(x) * y", **TWO),
     "linear": reference("self.m(x)", init="self.m = nn.Linear(50, 12)"),
+    "norm": reference("self.m(x)", init="self.m = nn.InstanceNorm1d(6)", inputs="torch.randn(4, 6, 50)"),
+    "gate": reference("self.w * x.sum(1)", init="self.w = nn.Parameter(torch.zeros(1))"),
     "constant": reference("torch.zeros(3) + 1 + 0 * x.sum()"),
     "fails": reference("x.no_such_method()"),
     "large": reference("torch.sin(x)", inputs="torch.randn(16384, 65536)"),
@@ -71,6 +73,21 @@ REFERENCES = {
         ),
         ("linear",),
     ),
+    "linear with weights that its constructor transposed": (
+        reference(
+            "torch.addmm(self.b, x, self.w)",
+            init="m = nn.Linear(50, 12); self.b = m.bias; self.register_buffer('w', m.weight.detach().t() * 1.0)",
+        ),
+        ("linear",),
+    ),
+    "norm with weights that have no effect at first": (
+        reference("self.m(x)", init="self.m = nn.InstanceNorm1d(6, affine=True)", inputs="torch.randn(4, 6, 50)"),
+        ("norm",),
+    ),
+    "another gate that is 0 at first": (
+        reference("self.w * x.amax(1)", init="self.w = nn.Parameter(torch.zeros(1))"),
+        (),
+    ),
     "one value for every input": (reference("torch.zeros(3) + 1"), ()),
     "no tensor": (reference("self"), ()),
     "a large task": (reference("torch.cos(x - torch.pi / 2)"), ("large",)),
@@ -80,6 +97,11 @@ REFERENCES = {
 def test_a_reference_computes_the_tasks_whose_outputs_it_has(runner: ReferenceRunner, tasks: ProbedTasks) -> None:
     found = equal_tasks(runner, tasks, [source for source, _ in REFERENCES.values()])
     assert dict(zip(REFERENCES, found, strict=True)) == {name: equal for name, (_, equal) in REFERENCES.items()}
+
+
+def test_tasks_that_compute_the_same_are_found_among_themselves(runner: ReferenceRunner) -> None:
+    tasks = {"abs": reference("x.abs()"), "square root": reference("(x * x).sqrt()"), "relu": reference("x.relu()")}
+    assert equal_among(runner, tasks) == {"abs": ("square root",), "square root": ("abs",), "relu": ()}
 
 
 HOSTILE = {
@@ -131,11 +153,11 @@ def test_sizes_are_replaced_wherever_they_occur() -> None:
         "WIDTH = 1024\nclass Model:\n    width = 1024\n    groups = 8\n"
         "def get_inputs():\n    return [(WIDTH, 4096, 8)]\n"
     )
-    smaller = resized(source, doubling=False)
+    smaller = resized(source, (12, False))
     assert smaller is not None
     assert "WIDTH = 12\n" in smaller
     assert "width = 12\n" in smaller
     assert "groups = 8\n" in smaller
     assert "(WIDTH, 16, 8)" in smaller
-    assert resized("WIDTH = 4\n", doubling=True) is None
-    assert resized("class Model(", doubling=True) is None
+    assert resized("WIDTH = 4\n", (8, True)) is None
+    assert resized("class Model(", (8, True)) is None

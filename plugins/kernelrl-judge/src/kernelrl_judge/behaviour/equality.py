@@ -5,6 +5,10 @@ equal inputs share their probes. A reference is called with a probe if it takes 
 inputs of each probe; only where its outputs equal those of a task, also the others. It computes the same as the task if
 no output differs. Outputs that are constant over all probes decide nothing.
 
+A module with parameters is called twice: with values that depend only on the shapes of the parameters, because others
+make the same ones in another order; and as its constructor leaves it, because others keep them transformed, or leave
+out those that have no effect at first. Equal outputs in one of the two ways are enough.
+
 Outputs are compared with a tolerance for single precision (`_RELATIVE`), because two spellings of one computation round
 differently.
 """
@@ -24,17 +28,24 @@ import numpy.typing as npt
 
 from kernelrl_core.api.sources import parse_source
 from kernelrl_judge.behaviour.runner import ReferenceProgram, ReferenceRunner
-from kernelrl_judge.behaviour.sizes import resized
+from kernelrl_judge.behaviour.sizes import LADDERS, resized
 
-__all__ = ["NOT_RUN", "ProbedTasks", "equal_tasks", "probe_tasks"]
+__all__ = ["NOT_RUN", "ProbedTasks", "equal_among", "equal_tasks", "probe_tasks"]
 
 NOT_RUN = None
 """Result of a reference that could not be called."""
 
 _RELATIVE = 2e-5
+_SIZES = 2
+"""Number of sizes of a task that are compared."""
 _LEAST_FINITE = 0.5
-_Output = tuple[tuple[int, ...], npt.NDArray[np.float64]]
 _ENTRY = "Model"
+_WAYS = 2
+"""Values of parameters: those of the runner, and those of the constructor."""
+
+_Output = tuple[tuple[int, ...], npt.NDArray[np.float64]]
+_Answer = tuple[list[_Output] | None, ...]
+"""Outputs of a call in each way; None where it failed."""
 
 
 @attrs.frozen
@@ -53,15 +64,15 @@ class ProbedTasks:
     probes: list[Mapping[str, Any]]
     """`init` and `inputs`, encoded."""
     sets: list[_Set]
-    outputs: list[dict[str, dict[int, list[_Output]]]]
-    """For each set: key of a task -> number of a probe -> its outputs."""
+    answers: list[dict[str, dict[int, _Answer]]]
+    """For each set: key of a task -> number of a probe -> its answer."""
     unprobed: list[str]
     """Keys of the tasks that cannot be called, or whose outputs are constant."""
 
     @property
     def keys(self) -> list[str]:
         """Keys of the tasks that references are compared with."""
-        return sorted({key for outputs in self.outputs for key in outputs})
+        return sorted({key for answers in self.answers for key in answers})
 
 
 def probe_tasks(runner: ReferenceRunner, tasks: Mapping[str, str]) -> ProbedTasks:
@@ -86,34 +97,34 @@ def probe_tasks(runner: ReferenceRunner, tasks: Mapping[str, str]) -> ProbedTask
 
     by_task: dict[str, list[tuple[str, int, int]]] = {}
     for (key, source), found in zip(variants, drawn, strict=True):
-        if isinstance(found, dict) and len(by_task.get(key, ())) < 2:
+        if isinstance(found, dict):
             own = number_of(found["init"], found["inputs"])
             wide = number_of(found["init"], found["wide"])
             by_task.setdefault(key, []).append((source, own, wide))
     calls = [(key, source, (own, wide)) for key, found in by_task.items() for source, own, wide in found]
     results = list(runner.run([ReferenceProgram(source, numbers_) for _, source, numbers_ in calls], probes))
-    outputs: dict[str, dict[int, list[_Output]]] = {}
-    sizes: dict[str, list[tuple[int, int]]] = {}
-    for (key, _, numbers_), result in zip(calls, results, strict=True):
-        of_call = {number: _outputs(one) for number, one in zip(numbers_, result or (None, None), strict=True)}
-        found = {number: one for number, one in of_call.items() if one is not None and _is_finite(one)}
-        if numbers_[0] in found:
-            outputs.setdefault(key, {}).update(found)
-            sizes.setdefault(key, []).append(numbers_)
+    answers: dict[str, dict[int, _Answer]] = {}
+    pairs: dict[str, list[tuple[int, int]]] = {}
+    for (key, _, (own, wide)), result in zip(calls, results, strict=True):
+        found = [_answer(one, finite=True) for one in result or (None, None)]
+        if any(found[0]) and len(pairs.get(key, ())) < _SIZES:
+            answers.setdefault(key, {}).update(zip((own, wide), found, strict=True))
+            pairs.setdefault(key, []).append((own, wide))
     made = ProbedTasks(probes, [], [], [])
     positions: dict[tuple[int, ...], int] = {}
     for key in keys:
-        if key not in outputs or _is_constant(outputs[key]):
+        of_task = _varying(answers.get(key, {}))
+        if not of_task or not any(of_task[pairs[key][0][0]]):
             made.unprobed.append(key)
             continue
-        own = sizes[key][0][0]
-        others = tuple(number for pair in sizes[key] for number in pair if number != own)
+        own = pairs[key][0][0]
+        others = tuple(number for pair in pairs[key] for number in pair if number != own)
         position = positions.setdefault((own, *others), len(made.sets))
         if position == len(made.sets):
             inputs = probes[own]["inputs"]
             made.sets.append(_Set(own, others, len(inputs["list"])))
-            made.outputs.append({})
-        made.outputs[position][key] = outputs[key]
+            made.answers.append({})
+        made.answers[position][key] = of_task
     return made
 
 
@@ -143,11 +154,9 @@ def equal_tasks(
         result = next(called) if program.calls else None
         found: dict[str, int] = {}
         for position, one in zip(positions, result or (), strict=False):
-            outputs = _outputs(one)
-            if outputs is None:
-                continue
-            for key, expected in tasks.outputs[position].items():
-                if _equal(expected[tasks.sets[position].own], outputs):
+            answer = _answer(one)
+            for key, expected in tasks.answers[position].items():
+                if _equal_ways(expected[tasks.sets[position].own], answer):
                     found[key] = position
         candidates.append(found)
         ran.append(isinstance(result, list) and any(one is not None for one in result))
@@ -165,17 +174,28 @@ def equal_tasks(
             continue
         result = confirmed.get(row) or ()
         calls = (second[row].calls or ()) if row in second else ()
-        outputs_of = {number: _outputs(one) for number, one in zip(calls, result, strict=False)}
-        keys = [key for key, position in found.items() if _confirmed(tasks, key, position, outputs_of)]
+        answers = {number: _answer(one) for number, one in zip(calls, result, strict=False)}
+        keys = [key for key, position in found.items() if _confirmed(tasks, key, position, answers)]
         equal.append(tuple(sorted(keys)))
     return equal
+
+
+def equal_among(runner: ReferenceRunner, tasks: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """For each task, the keys of the others that it computes.
+
+    Args:
+        tasks: key -> source of the reference.
+    """
+    probed = probe_tasks(runner, tasks)
+    found = equal_tasks(runner, probed, list(tasks.values()))
+    return {key: tuple(one for one in keys or () if one != key) for key, keys in zip(tasks, found, strict=True)}
 
 
 def _variants(source: str) -> Iterable[str]:
     """The source as it is, then with other sizes: its own inputs may be too large."""
     yield source
-    for doubling in (False, True):
-        if (other := resized(source, doubling=doubling)) is not None:
+    for ladder in LADDERS:
+        if (other := resized(source, ladder)) is not None:
             yield other
 
 
@@ -207,20 +227,45 @@ def _fitting(tasks: ProbedTasks, arity: tuple[str, int, float]) -> list[int]:
 
 
 def _others(tasks: ProbedTasks, found: Mapping[str, int]) -> tuple[int, ...]:
-    return tuple(dict.fromkeys(number for position in found.values() for number in tasks.sets[position].others))
+    sets = [tasks.sets[position] for position in found.values()]
+    return tuple(dict.fromkeys(number for one in sets for number in (one.own, *one.others)))
 
 
-def _confirmed(tasks: ProbedTasks, key: str, position: int, outputs_of: Mapping[int, list[_Output] | None]) -> bool:
-    """Whether outputs for the other probes of a task equal its own, with at least one that was called."""
-    compared = 0
-    for number in tasks.sets[position].others:
-        expected, outputs = tasks.outputs[position][key].get(number), outputs_of.get(number)
-        if expected is None or outputs is None:
+def _confirmed(tasks: ProbedTasks, key: str, position: int, answers: Mapping[int, _Answer]) -> bool:
+    """Whether all answers equal those of a task in one way, with at least one besides its own inputs, if it has any."""
+    own, others = tasks.sets[position].own, tasks.sets[position].others
+    expected = tasks.answers[position][key]
+    ways = set(range(_WAYS))
+    n_compared = 0
+    for number in (own, *others):
+        wanted, found = expected.get(number), answers.get(number)
+        if wanted is None or found is None or not any(wanted) or not any(found):
             continue
-        if not _equal(expected, outputs):
-            return False
-        compared += 1
-    return compared > 0 or not tasks.sets[position].others
+        ways &= _equal_ways(wanted, found)
+        n_compared += number != own
+    return bool(ways) and (n_compared > 0 or not others)
+
+
+def _equal_ways(expected: _Answer, found: _Answer) -> set[int]:
+    """The ways in which outputs are equal."""
+    return {
+        way
+        for way, (wanted, outputs) in enumerate(zip(expected, found, strict=True))
+        if wanted is not None and outputs is not None and _equal(wanted, outputs)
+    }
+
+
+def _answer(result: Any, *, finite: bool = False) -> _Answer:
+    """The answer of a call.
+
+    Args:
+        finite: whether outputs count only if most of their elements are finite.
+    """
+    models = result if isinstance(result, list) and 0 < len(result) <= _WAYS else [None]
+    found = [_outputs(model) for model in models]
+    if finite:
+        found = [outputs if outputs is not None and _is_finite(outputs) else None for outputs in found]
+    return (found[0], found[-1])
 
 
 def _outputs(result: Any) -> list[_Output] | None:
@@ -241,11 +286,21 @@ def _is_finite(outputs: Sequence[_Output]) -> bool:
     return all(len(values) and np.isfinite(values).mean() >= _LEAST_FINITE for _, values in outputs)
 
 
-def _is_constant(by_probe: Mapping[int, Sequence[_Output]]) -> bool:
-    """Whether all outputs of all probes have one value."""
-    values = np.concatenate([values for outputs in by_probe.values() for _, values in outputs])
+def _varying(answers: Mapping[int, _Answer]) -> dict[int, _Answer]:
+    """The answers without the ways in which the outputs of all calls have one value."""
+    kept = [_varies([outputs for answer in answers.values() if (outputs := answer[way])]) for way in range(_WAYS)]
+    return {
+        number: tuple(outputs if kept[way] else None for way, outputs in enumerate(answer))
+        for number, answer in answers.items()
+    }
+
+
+def _varies(calls: Sequence[Sequence[_Output]]) -> bool:
+    if not calls:
+        return False
+    values = np.concatenate([values for outputs in calls for _, values in outputs])
     finite = values[np.isfinite(values)]
-    return not len(finite) or float(np.ptp(finite)) <= _RELATIVE * max(1.0, float(np.abs(finite).max()))
+    return len(finite) > 0 and float(np.ptp(finite)) > _RELATIVE * max(1.0, float(np.abs(finite).max()))
 
 
 def _equal(expected: Sequence[_Output], outputs: Sequence[_Output]) -> bool:

@@ -6,21 +6,24 @@ import ast
 
 from kernelrl_core.api.sources import parse_source, walk
 
-__all__ = ["resized"]
+__all__ = ["LADDERS", "Ladder", "resized"]
+
+Ladder = tuple[int, bool]
+"""The least new size, and whether each further one doubles; otherwise each is larger by a third of the least."""
+
+LADDERS: tuple[Ladder, ...] = ((12, False), (8, True), (8, False), (6, False), (4, True))
+"""12, 16, 20, …; 8, 16, 32, …, so that each divides the next; then smaller ones, for inputs of many dimensions."""
 
 _LEAST_SIZE = 9
 """Smaller integers are dimensions, kernel sizes, strides or numbers of groups."""
 _INPUTS = ("get_inputs", "get_init_inputs")
 
 
-def resized(source: str, *, doubling: bool) -> str | None:
+def resized(source: str, ladder: Ladder) -> str | None:
     """The reference with other sizes; None if it writes none, or does not parse.
 
     Sizes are the integers from 9 at module level and in the functions that make inputs. Each different one gets
     another value, in ascending order, wherever it occurs.
-
-    Args:
-        doubling: 8, 16, 32, …, so that each divides the next; otherwise 12, 16, 20, ….
     """
     tree = parse_source(source)
     if tree is None:
@@ -34,7 +37,8 @@ def resized(source: str, *, doubling: bool) -> str | None:
     written = sorted({size for maker in makers for node in walk(maker) if (size := _size(node)) is not None})
     if not written:
         return None
-    values = [8 << position if doubling else 12 + 4 * position for position in range(len(written))]
+    least, doubles = ladder
+    values = [least << position if doubles else least + least // 3 * position for position in range(len(written))]
     replaced = dict(zip(written, values, strict=True))
     for node in walk(tree):
         size = _size(node)

@@ -28,11 +28,11 @@ from kernelrl_sandbox import privileges, seccomp
 __all__ = ["serve"]
 
 _MAX_RESULT_BYTES = 4 << 20
-_MAX_DRAWN_ELEMENTS = 1 << 15
+_MAX_DRAWN_ELEMENTS = 1 << 16
 _DRAWN_BYTES = 64 << 20
 """Memory for drawing inputs: larger ones fail at once, before they are filled."""
 _CALLS_S = 2.0
-"""Wall-clock time after which a reference is called with no further probe."""
+"""CPU time after which a reference is called with no further probe."""
 _SEED = 20260101
 _FACTORS = (0.25, 1.0, 6.0)
 """The wide inputs are those of the task with a random sign and one of these factors for each element: values of both
@@ -168,42 +168,55 @@ def _wide(value: Any) -> Any:
 
 
 def _called(program: Mapping[str, Any], probes: Sequence[Mapping[str, Any]], limit_s: float) -> list[Any]:
-    """For each probe: samples of the outputs of the reference; None where it fails, or where its time is over."""
-    until = time.monotonic() + limit_s
+    """For each probe: samples of the outputs of each model (`_models`); None where it fails, or its time is over."""
+    until = time.process_time() + limit_s
     names = _namespace(program["source"])
     entry = names[program["entry"]]
     own = _arguments(names)
-    models: dict[str, Any] = {}
+    known: dict[str, list[Any]] = {}
     found: list[Any] = []
     for number in program["calls"]:
-        if time.monotonic() > until:
+        if time.process_time() > until:
             found.append(None)
             continue
         try:
-            found.append(_outputs(_model(entry, probes[number]["init"], own, models), probes[number]["inputs"]))
+            models = _models(entry, probes[number]["init"], own, known)
+            found.append([_outputs(model, probes[number]["inputs"]) for model in models])
         except Exception:
             found.append(None)
     return found
 
 
-def _model(entry: Any, init: Sequence[Any], own: tuple[list[Any], dict[str, Any]], models: dict[str, Any]) -> Any:
-    """The model with the arguments of the task, or with its own if it does not take those."""
+def _models(
+    entry: Any, init: Sequence[Any], own: tuple[list[Any], dict[str, Any]], known: dict[str, list[Any]]
+) -> list[Any]:
+    """The model with values that `fill_parameters` sets, then as its constructor leaves it; one if these are equal.
+
+    They have the arguments of the task, or their own if they do not take those.
+    """
     candidates = [init, own] if (init[0] or init[1]) and _takes(entry, init) else [own]
     key = repr(candidates)
-    if key in models:
-        return models[key]
-    for position, (positional, named) in enumerate(candidates):
+    if key in known:
+        return known[key]
+    for position, arguments in enumerate(candidates):
         try:
-            _seed(_SEED)
-            model = entry(*positional, **named)
+            model = _constructed(entry, arguments)
             break
         except Exception:
             if position == len(candidates) - 1:
                 raise
-    if isinstance(model, torch.nn.Module):
+    models = [model]
+    if isinstance(model, torch.nn.Module) and next(model.parameters(), None) is not None:
         fill_parameters(model)
-    models[key] = model
-    return model
+        models.append(_constructed(entry, arguments))
+    known[key] = models
+    return models
+
+
+def _constructed(entry: Any, arguments: Sequence[Any]) -> Any:
+    positional, named = arguments
+    _seed(_SEED)
+    return entry(*positional, **named)
 
 
 def _takes(entry: Any, init: Sequence[Any]) -> bool:
