@@ -1,9 +1,11 @@
 """Which references of others compute the same as a task: equal outputs for the task's inputs.
 
-A task is probed with its own inputs, with wider ones of both signs, and with inputs of another size. Tasks that draw
-equal inputs share their probes. A reference is called with a probe if it takes as many inputs. First it gets the own
-inputs of each probe; only where its outputs equal those of a task, also the others. It computes the same as the task if
-no output differs. Outputs that are constant over all probes decide nothing.
+A task is probed with its own inputs, and with wider ones of both signs. One whose inputs are too large is probed at two
+smaller sizes; both count, because small sizes can make different computations equal. At its own size a task is probed
+at no other one, because references of others have sizes written into them. Tasks that draw equal inputs share their
+probes. A reference is called with a probe if it takes as many inputs. First it gets the own inputs of each probe; only
+where its outputs equal those of a task, also the others. It computes the same as the task if no output differs. Outputs
+that are constant over all probes decide nothing.
 
 A module with parameters is called twice: with values that depend only on the shapes of the parameters, because others
 make the same ones in another order; and as its constructor leaves it, because others keep them transformed, or leave
@@ -36,8 +38,8 @@ NOT_RUN = None
 """Result of a reference that could not be called."""
 
 _RELATIVE = 2e-5
-_SIZES = 2
-"""Number of sizes of a task that are compared."""
+_SMALLER_SIZES = 2
+"""Number of sizes at which a task with too large inputs is compared."""
 _LEAST_FINITE = 0.5
 _ENTRY = "Model"
 _WAYS = 2
@@ -50,7 +52,8 @@ _Answer = tuple[list[_Output] | None, ...]
 
 @attrs.frozen
 class _Set:
-    """Probes that a task shares with those that draw equal inputs: own inputs, wide ones, another size."""
+    """Probes that a task shares with those that draw equal inputs: own inputs, then wide ones and those of another
+    size."""
 
     own: int
     others: tuple[int, ...]
@@ -105,11 +108,14 @@ def probe_tasks(runner: ReferenceRunner, tasks: Mapping[str, str]) -> ProbedTask
     results = list(runner.run([ReferenceProgram(source, numbers_) for _, source, numbers_ in calls], probes))
     answers: dict[str, dict[int, _Answer]] = {}
     pairs: dict[str, list[tuple[int, int]]] = {}
-    for (key, _, (own, wide)), result in zip(calls, results, strict=True):
+    complete: set[str] = set()
+    for (key, source, (own, wide)), result in zip(calls, results, strict=True):
         found = [_answer(one, finite=True) for one in result or (None, None)]
-        if any(found[0]) and len(pairs.get(key, ())) < _SIZES:
+        if any(found[0]) and key not in complete:
             answers.setdefault(key, {}).update(zip((own, wide), found, strict=True))
             pairs.setdefault(key, []).append((own, wide))
+            if source == tasks[key] or len(pairs[key]) == _SMALLER_SIZES:
+                complete.add(key)
     made = ProbedTasks(probes, [], [], [])
     positions: dict[tuple[int, ...], int] = {}
     for key in keys:
