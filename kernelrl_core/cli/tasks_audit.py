@@ -100,6 +100,10 @@ def _lines(audits: Sequence[TaskAudit]) -> list[str]:
         if audit.flags or audit.unaudited is not None:
             lines.append(_line(audit))
             lines += [f"    {flag}: {evidence}" for flag, evidence in audit.flags.items()]
+    ids = {audit.sha256: audit.task_id for audit in audits}
+    for audit in audits:
+        if equal := [ids[key] for key in audit.equals or () if key in ids]:
+            lines.append(f"{audit.task_id}  computes the same as {', '.join(equal)}")
     counts = Counter(flag for audit in audits for flag in audit.flags)
     lines += table([(flag, counts[flag], FLAGS[flag].meaning) for flag in FLAGS], right=(1,))
     return [*lines, _summary(audits)]

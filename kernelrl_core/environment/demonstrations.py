@@ -3,7 +3,7 @@
 Each bundled demonstration gives one example: the prompt of its task and the kernel as a reply. With several turns per
 episode, each incorrect demonstration of the training split is also evaluated. It gives examples of a second turn: the
 prompt with its feedback, and another demonstration as the reply. So even a model trained from scratch has seen second
-turns. Demonstrations of tasks that nearly equal a held-out task are excluded (`train.decontaminate`).
+turns. Demonstrations of tasks that equal a held-out task are excluded (`train.decontaminate`).
 """
 
 from __future__ import annotations

@@ -63,7 +63,8 @@ class AuditOptions:
 async def audit_tasks(
     selection: TaskSelection, options: AuditOptions, registry: Registry, report: Report
 ) -> list[TaskAudit]:
-    """The audits of the selected tasks, in their order. Executes the references in the evaluator's sandbox.
+    """The audits of the selected tasks, in their order, with the tasks among them that compute the same.
+    Executes the references in the evaluator's sandbox.
 
     Raises:
         UsageError, LookupFailed: a key is wrong, or a task does not exist.
@@ -133,11 +134,26 @@ async def run_audits(
             await evaluator.require_confinement()
         async with asyncio.TaskGroup() as group:
             running = [group.create_task(one(task)) for task in tasks]
-        return [task.result() for task in running]
+        audits = [task.result() for task in running]
+        if len(audits) > 1 and any(audit.equals is None for audit in audits):
+            audits = await _compared(tasks, audits, evaluator, options.output)
+        return audits
     except* KernelRLError as errors:
         raise errors.exceptions[0] from None
     finally:
         await evaluator.aclose()
+
+
+async def _compared(
+    tasks: Sequence[Task], audits: Sequence[TaskAudit], evaluator: Evaluator, output: Path | None
+) -> list[TaskAudit]:
+    """The audits with the equal tasks; those that change are appended to the output file once more."""
+    equal = await evaluator.equal_tasks(tasks)
+    compared = [attrs.evolve(audit, equals=equal.get(audit.sha256, audit.equals)) for audit in audits]
+    for before, after in zip(audits, compared, strict=True):
+        if output is not None and before.equals != after.equals:
+            _append(output, after)
+    return compared
 
 
 def _append(path: Path, audit: TaskAudit) -> None:

@@ -126,5 +126,16 @@ class Evaluator(ABC):
         """
         raise UsageError(f"evaluator {type(self).__name__} audits no tasks", fix="--evaluator local", see="arguments")
 
+    async def equal_tasks(self, tasks: Sequence[Task]) -> Mapping[str, tuple[str, ...]]:
+        """Compare tasks by the outputs of their references, for `train.decontaminate`. The default compares nothing.
+
+        Returns:
+            Content hash of a task -> those of the others that compute the same.
+
+        Raises:
+            InfrastructureError: the sandboxes of the references do not start.
+        """
+        return {}
+
     async def aclose(self) -> None:
         """End all processes and connections. May be called twice."""

@@ -66,17 +66,24 @@ class LeakGuard:
 
 
 def decontaminated(tasks: Sequence[Task], held_out: Sequence[Task]) -> tuple[Sequence[Task], str | None]:
-    """The training tasks that nearly equal no held-out task, and a line about the others; None if there are none.
+    """The training tasks that equal no held-out task, and a line about the others; None if there are none.
 
-    The line lists the excluded tasks by the held-out task that they equal.
+    Tasks are equal if their sources nearly are, or if an audit found equal outputs. The line lists the excluded tasks
+    by the held-out task that they equal.
     """
     index = NearDuplicates((task.id, task.reference) for task in held_out)
-    equals = {task.id: found[0][0] for task in tasks if (found := index.matches(task.reference))}
+    equals: dict[str, str] = {}
+    for task in tasks:
+        has_outputs_of = [one.id for one in held_out if one.sha256 in task.equals or task.sha256 in one.equals]
+        if found := index.matches(task.reference):
+            equals[task.id] = found[0][0]
+        elif has_outputs_of:
+            equals[task.id] = has_outputs_of[0]
     if not equals:
         return tasks, None
     of_held_out: dict[str, list[str]] = {}
     for id_, equal in equals.items():
         of_held_out.setdefault(equal, []).append(id_)
     listed = "; ".join(f"{id_}: {', '.join(ids)}" for id_, ids in of_held_out.items())
-    line = f"{len(equals)} of {len(tasks)} training tasks nearly equal held-out tasks and are excluded ({listed})"
+    line = f"{len(equals)} of {len(tasks)} training tasks equal held-out tasks and are excluded ({listed})"
     return [task for task in tasks if task.id not in equals], line

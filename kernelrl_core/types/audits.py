@@ -91,6 +91,8 @@ class TaskAudit:
     """Device and versions of the audit."""
     dtypes: TaskDtypes | None = None
     """Dtypes of the task as they are used; None if the reference was not called."""
+    equals: tuple[str, ...] | None = None
+    """Content hashes of the other tasks of this audit that compute the same; None: outputs were not compared."""
 
 
 def audit_conditions(settings: EvaluationSettings) -> dict[str, Any]:
@@ -140,13 +142,16 @@ def append_audit(path: Path, audit: TaskAudit) -> None:
 
 
 def annotate(task: Task, audits: Mapping[str, TaskAudit]) -> Task:
-    """The task with the flags and the input overlay of its audit, if there is one.
+    """The task with the flags, the input overlay and the equal tasks of its audit, if there is one.
 
     Args:
         audits: content hash -> audit.
     """
     audit = audits.get(task.sha256)
-    if audit is None or audit.unaudited is not None:
+    if audit is None:
+        return task
+    task = attrs.evolve(task, equals=audit.equals or ())
+    if audit.unaudited is not None:
         return task
     return attrs.evolve(task, flags=tuple(dict.fromkeys((*task.flags, *audit.flags))), input_overlay=audit.mended_by)
 

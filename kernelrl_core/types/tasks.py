@@ -56,6 +56,8 @@ class Task:
     """Short readable name."""
     flags: tuple[str, ...] = ()
     """Quality flags of an audit, such as `constant_pass`."""
+    equals: tuple[str, ...] = ()
+    """Content hashes of other tasks that compute the same, as an audit found."""
     precision: Literal["fp32", "fp16", "bf16"] | None = None
     """Precision that the task requires; None: that of the recipe."""
     input_overlay: Literal["none", "signed", "heavy_tailed", "row_scaled", "mixed"] | None = None

@@ -98,7 +98,7 @@ def test_a_plan_lists_the_excluded_tasks_with_numbers_and_reasons(monkeypatch: p
     assert (facts["tasks"], facts["tasks_excluded"]) == (1, 2)
     assert facts["excluded"] == [
         "1 of 3 tasks are in quarantine (zeros_pass 1); train.quarantine=false includes them",
-        "1 of 2 training tasks nearly equal held-out tasks and are excluded (h/0: t/0); train.decontaminate=false "
+        "1 of 2 training tasks equal held-out tasks and are excluded (h/0: t/0); train.decontaminate=false "
         "includes them",
     ]
     notes = planning.plan_notes(facts)

@@ -95,8 +95,20 @@ TASKS = [
 def test_training_excludes_tasks_that_nearly_equal_a_held_out_task_and_names_both() -> None:
     kept, line = decontaminated(TASKS[:3], TASKS[3:])
     assert [task.id for task in kept] == ["a", "c"]
-    assert line == "1 of 3 training tasks nearly equal held-out tasks and are excluded (d: b)"
+    assert line == "1 of 3 training tasks equal held-out tasks and are excluded (d: b)"
     assert decontaminated(TASKS[:1], TASKS[3:]) == (TASKS[:1], None)
+
+
+@pytest.mark.parametrize("audited", ["training task", "held-out task"])
+def test_training_excludes_a_task_whose_outputs_an_audit_found_equal(audited: str) -> None:
+    training, held_out = TASKS[0], TASKS[4]
+    if audited == "training task":
+        training = attrs.evolve(training, equals=(held_out.sha256,))
+    else:
+        held_out = attrs.evolve(held_out, equals=(training.sha256,))
+    kept, line = decontaminated([training, TASKS[2]], [held_out])
+    assert [task.id for task in kept] == ["c"]
+    assert line == "1 of 2 training tasks equal held-out tasks and are excluded (e: a)"
 
 
 def test_decontaminate_is_on_by_default_and_can_be_switched_off() -> None:
@@ -115,13 +127,13 @@ def test_quarantine_and_decontamination_are_reported_on_a_line_each() -> None:
     assert line is not None
     assert [text.partition(" (")[0] for text in line.splitlines()] == [
         "1 of 3 tasks are in quarantine",
-        "1 of 2 training tasks nearly equal held-out tasks and are excluded",
+        "1 of 2 training tasks equal held-out tasks and are excluded",
     ]
 
 
 def test_a_split_without_other_tasks_is_an_error() -> None:
     source = FakeTasks([TASKS[1], TASKS[3]])
-    with pytest.raises(UsageError, match=r"1 of 1 training tasks nearly equal .*\(d: b\)") as raised:
+    with pytest.raises(UsageError, match=r"1 of 1 training tasks equal .*\(d: b\)") as raised:
         training_tasks(source, TrainSettings(), "held_out")
     assert raised.value.fix == "train.decontaminate=false trains on them anyway"
 

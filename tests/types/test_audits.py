@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,9 +49,12 @@ class Auditor(Evaluator):
     use = "auditor"
     capacity = 1
 
-    def __init__(self, unaudited: str | None = None, stop_at: str | None = None) -> None:
+    def __init__(
+        self, unaudited: str | None = None, stop_at: str | None = None, equal: Mapping[str, tuple[str, ...]] = {}
+    ) -> None:
         self.audited: list[str] = []
-        self._unaudited, self._stop_at = unaudited, stop_at
+        self.n_comparisons = 0
+        self._unaudited, self._stop_at, self._equal = unaudited, stop_at, equal
 
     async def evaluate(self, request: EvaluationRequest) -> Evaluation:
         raise AssertionError("an audit evaluates no candidate")
@@ -60,6 +64,10 @@ class Auditor(Evaluator):
         if task.id == self._stop_at:
             await takes_async(60)
         return audit_of(task, settings, unaudited="too slow" if task.id == self._unaudited else None)
+
+    async def equal_tasks(self, tasks: Sequence[Task]) -> Mapping[str, tuple[str, ...]]:
+        self.n_comparisons += 1
+        return self._equal
 
 
 def run(auditor: Auditor, file: Path, settings: EvaluationSettings = SETTINGS) -> list[TaskAudit]:
@@ -99,6 +107,19 @@ def test_an_unaudited_task_is_listed_and_audited_again(tmp_path: Path) -> None:
     again = Auditor()
     run(again, file)
     assert again.audited == ["t/b"]
+
+
+def test_tasks_that_compute_the_same_are_found_once_and_annotated(tmp_path: Path) -> None:
+    file = tmp_path / "audits.jsonl"
+    first, second, third = (task.sha256 for task in TASKS)
+    equal = {first: (second,), second: (first,), third: ()}
+    audits = run(Auditor(equal=equal), file)
+    assert "t/a  computes the same as t/b" in _lines(audits)
+    again = Auditor()
+    assert run(again, file) == audits
+    assert again.n_comparisons == 0
+    by_hash = {audit.sha256: audit for audit in read_audits(file)}
+    assert [annotate(task, by_hash).equals for task in TASKS] == [(second,), (first,), ()]
 
 
 @given(st.integers(min_value=0, max_value=400))

@@ -54,8 +54,9 @@ class TrainSettings:
     quarantine: bool = True
     """Exclude tasks whose audit found that a shortcut would get a score, or that cannot be evaluated."""
     decontaminate: bool = True
-    """Exclude tasks that nearly equal a task of `eval.split`: equal up to names, constants, formatting and the order of
-    independent statements. Applies to warm-start demonstrations too. No effect if both splits are the same."""
+    """Exclude tasks that equal a task of `eval.split`: equal sources up to names, constants, formatting and order of
+    independent statements, or equal outputs in an audit. Applies to warm-start demonstrations too. No effect if both
+    splits are the same."""
     tasks_per_step: PositiveInt = PositiveInt(8)
     """Tasks per step. If the split has fewer, tasks repeat in the step."""
     group_size: PositiveInt = PositiveInt(8)

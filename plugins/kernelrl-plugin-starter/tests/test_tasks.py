@@ -21,6 +21,7 @@ from kernelrl_plugin_starter.composition.source import ComposeTasks
 from kernelrl_plugin_starter.config import ComposeOptions, StarterOptions
 from kernelrl_plugin_starter.cpp_flaws import CPP_SEMANTIC, CPP_SYNTACTIC
 from kernelrl_plugin_starter.frames import read_reference
+from kernelrl_plugin_starter.practice import EQUAL
 from kernelrl_plugin_starter.source import StarterTasks
 
 SOURCE = StarterTasks(StarterOptions(practice=50))
@@ -73,6 +74,13 @@ def test_splits_share_no_task() -> None:
 def test_no_generated_task_has_the_lines_of_a_catalogue_task() -> None:
     known = {read_reference(task.reference).steps for task in TASKS}
     assert not known & {read_reference(task.reference).steps for task in SOURCE.tasks("practice")}
+
+
+def test_a_generated_task_that_computes_a_held_out_task_names_it() -> None:
+    source = StarterTasks(StarterOptions(practice=200))
+    held_out = {task.sha256: task.id for task in source.tasks("held_out")}
+    named = {task.name: held_out[task.equals[0]] for task in source.tasks("practice") if task.equals}
+    assert named == EQUAL
 
 
 def test_only_train_and_practice_have_demonstrations() -> None:

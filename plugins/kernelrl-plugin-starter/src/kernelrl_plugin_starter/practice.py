@@ -1,8 +1,9 @@
 """Generated tasks with demonstrations, for the warm start only.
 
 The tasks of the catalogue are too few: a small model memorises them instead of learning to translate a reference line
-by line. Generated tasks combine the same lines at random. None has the same lines as a task of the catalogue, so the
-held-out tasks stay unseen. They are used neither in reinforcement learning nor in held-out evaluation.
+by line. Generated tasks combine the same lines at random. None has the same lines as a task of the catalogue; `EQUAL`
+names those that compute a held-out task all the same, which `train.decontaminate` excludes. They are used neither in
+reinforcement learning nor in held-out evaluation.
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ from kernelrl_plugin_starter.catalogue import ENTRIES
 from kernelrl_plugin_starter.frames import Frame, read_reference
 from kernelrl_plugin_starter.vocabulary import SAME_SHAPE
 
-__all__ = ["GeneratedTask", "generated_tasks"]
+__all__ = ["EQUAL", "GeneratedTask", "generated_tasks"]
+
+EQUAL = {"practice_0038": "starter/1/abs_double", "practice_0172": "starter/2/center_l1"}
+"""Generated task -> the held-out task that it computes, as `kernelrl tasks audit` found by their outputs."""
 
 _ALONE = tuple(line for line in SAME_SHAPE if "dim=1" not in line and " z" not in line and "self." not in line)
 _PAIRED = tuple(line for line in SAME_SHAPE if " z" in line)

@@ -12,7 +12,7 @@ from kernelrl_plugin_starter.catalogue import ENTRIES
 from kernelrl_plugin_starter.config import StarterOptions
 from kernelrl_plugin_starter.demonstrations import demonstrations
 from kernelrl_plugin_starter.frames import Frame
-from kernelrl_plugin_starter.practice import generated_tasks
+from kernelrl_plugin_starter.practice import EQUAL, GeneratedTask, generated_tasks
 from kernelrl_plugin_starter.sizes import enlarged
 
 __all__ = ["StarterTasks"]
@@ -59,11 +59,12 @@ class StarterTasks(TaskSource):
         if split not in _SPLITS:
             raise UsageError(f"starter: no split named '{split}'; known: {', '.join(_SPLITS)}")
         if split == "practice":
-            return [
-                Task(id_, self._sized(made.reference, made.frame), split, name=made.name)
-                for id_, made in self._practice.items()
-            ]
+            return [self._practice_task(id_, made) for id_, made in self._practice.items()]
         return [task for task in self._tasks if task.split == split]
+
+    def _practice_task(self, id_: str, made: GeneratedTask) -> Task:
+        equals = tuple(task.sha256 for task in self._tasks if task.id == EQUAL.get(made.name))
+        return Task(id_, self._sized(made.reference, made.frame), "practice", name=made.name, equals=equals)
 
     def manifest(self) -> Mapping[str, Any]:
         """Content hash of every task, by split."""

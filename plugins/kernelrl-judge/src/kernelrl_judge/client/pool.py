@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -191,6 +191,19 @@ class JudgePool(Evaluator):
                 return await auditor.audit(task, settings, timeout_s, self._n_audits)
             finally:
                 self._auditors.append(auditor)
+
+    async def equal_tasks(self, tasks: Sequence[Task]) -> Mapping[str, tuple[str, ...]]:
+        """Compare tasks by their outputs, in sandboxes on the CPU; see `Evaluator.equal_tasks`."""
+        from kernelrl_judge.behaviour.equality import equal_among
+        from kernelrl_judge.behaviour.runner import ReferenceRunner
+
+        sources = {task.sha256: task.reference for task in tasks}
+
+        def compare() -> Mapping[str, tuple[str, ...]]:
+            with ReferenceRunner() as runner:
+                return equal_among(runner, sources)
+
+        return await asyncio.to_thread(compare)
 
     async def aclose(self) -> None:
         """Terminate all judges, zygotes, runners and audits."""
