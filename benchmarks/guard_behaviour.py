@@ -17,7 +17,7 @@
 A pair is planted only if it is equal, which the guard does not decide. Texts of PyTorch and transformers are executed
 here, with inputs of their own; one that fails or whose outputs differ by more than 1e-4 is dropped, and counted by its
 reason. Modules of CUDA-L1 were read: `UNEQUAL` lists those that differ, a text without a class is none, and modules
-that need a GPU or keep results are left out.
+that need a GPU or keep results are excluded.
 
 `source` is the comparison of the sources, `behaviour` that of the outputs; the guard excludes what either finds. DIR of
 KernelBench is its folder `KernelBench`, that of MultiKernelBench its folder `reference`, FILE a file of

@@ -8,8 +8,8 @@ where its outputs equal those of a task, also the others. It computes the same a
 that are constant over all probes decide nothing.
 
 A module with parameters is called twice: with values that depend only on the shapes of the parameters, because others
-make the same ones in another order; and as its constructor leaves it, because others keep them transformed, or leave
-out those that have no effect at first. Equal outputs in one of the two ways are enough.
+make the same ones in another order; and as its constructor leaves it, because others keep them transformed, or have
+none where they have no effect at first. Equal outputs in one of the two ways are enough.
 
 Outputs are compared with a tolerance for single precision (`_RELATIVE`), because two spellings of one computation round
 differently.
@@ -46,7 +46,7 @@ _WAYS = 2
 """Values of parameters: those of the runner, and those of the constructor."""
 
 _Output = tuple[tuple[int, ...], npt.NDArray[np.float64]]
-_Answer = tuple[list[_Output] | None, ...]
+_Ways = tuple[list[_Output] | None, ...]
 """Outputs of a call in each way; None where it failed."""
 
 
@@ -67,15 +67,15 @@ class ProbedTasks:
     probes: list[Mapping[str, Any]]
     """`init` and `inputs`, encoded."""
     sets: list[_Set]
-    answers: list[dict[str, dict[int, _Answer]]]
-    """For each set: key of a task -> number of a probe -> its answer."""
+    by_way: list[dict[str, dict[int, _Ways]]]
+    """For each set: key of a task -> number of a probe -> its outputs."""
     unprobed: list[str]
     """Keys of the tasks that cannot be called, or whose outputs are constant."""
 
     @property
     def keys(self) -> list[str]:
         """Keys of the tasks that references are compared with."""
-        return sorted({key for answers in self.answers for key in answers})
+        return sorted({key for by_way in self.by_way for key in by_way})
 
 
 def probe_tasks(runner: ReferenceRunner, tasks: Mapping[str, str]) -> ProbedTasks:
@@ -106,20 +106,20 @@ def probe_tasks(runner: ReferenceRunner, tasks: Mapping[str, str]) -> ProbedTask
             by_task.setdefault(key, []).append((source, own, wide))
     calls = [(key, source, (own, wide)) for key, found in by_task.items() for source, own, wide in found]
     results = list(runner.run([ReferenceProgram(source, numbers_) for _, source, numbers_ in calls], probes))
-    answers: dict[str, dict[int, _Answer]] = {}
+    by_way: dict[str, dict[int, _Ways]] = {}
     pairs: dict[str, list[tuple[int, int]]] = {}
     complete: set[str] = set()
     for (key, source, (own, wide)), result in zip(calls, results, strict=True):
-        found = [_answer(one, finite=True) for one in result or (None, None)]
+        found = [_ways(one, finite=True) for one in result or (None, None)]
         if any(found[0]) and key not in complete:
-            answers.setdefault(key, {}).update(zip((own, wide), found, strict=True))
+            by_way.setdefault(key, {}).update(zip((own, wide), found, strict=True))
             pairs.setdefault(key, []).append((own, wide))
             if source == tasks[key] or len(pairs[key]) == _SMALLER_SIZES:
                 complete.add(key)
     made = ProbedTasks(probes, [], [], [])
     positions: dict[tuple[int, ...], int] = {}
     for key in keys:
-        of_task = _varying(answers.get(key, {}))
+        of_task = _varying(by_way.get(key, {}))
         if not of_task or not any(of_task[pairs[key][0][0]]):
             made.unprobed.append(key)
             continue
@@ -129,8 +129,8 @@ def probe_tasks(runner: ReferenceRunner, tasks: Mapping[str, str]) -> ProbedTask
         if position == len(made.sets):
             inputs = probes[own]["inputs"]
             made.sets.append(_Set(own, others, len(inputs["list"])))
-            made.answers.append({})
-        made.answers[position][key] = of_task
+            made.by_way.append({})
+        made.by_way[position][key] = of_task
     return made
 
 
@@ -160,9 +160,9 @@ def equal_tasks(
         result = next(called) if program.calls else None
         found: dict[str, int] = {}
         for position, one in zip(positions, result or (), strict=False):
-            answer = _answer(one)
-            for key, expected in tasks.answers[position].items():
-                if _equal_ways(expected[tasks.sets[position].own], answer):
+            ways = _ways(one)
+            for key, expected in tasks.by_way[position].items():
+                if _equal_ways(expected[tasks.sets[position].own], ways):
                     found[key] = position
         candidates.append(found)
         ran.append(isinstance(result, list) and any(one is not None for one in result))
@@ -180,8 +180,8 @@ def equal_tasks(
             continue
         result = confirmed.get(row) or ()
         calls = (second[row].calls or ()) if row in second else ()
-        answers = {number: _answer(one) for number, one in zip(calls, result, strict=False)}
-        keys = [key for key, position in found.items() if _confirmed(tasks, key, position, answers)]
+        of_probe = {number: _ways(one) for number, one in zip(calls, result, strict=False)}
+        keys = [key for key, position in found.items() if _confirmed(tasks, key, position, of_probe)]
         equal.append(tuple(sorted(keys)))
     return equal
 
@@ -237,14 +237,14 @@ def _others(tasks: ProbedTasks, found: Mapping[str, int]) -> tuple[int, ...]:
     return tuple(dict.fromkeys(number for one in sets for number in (one.own, *one.others)))
 
 
-def _confirmed(tasks: ProbedTasks, key: str, position: int, answers: Mapping[int, _Answer]) -> bool:
-    """Whether all answers equal those of a task in one way, with at least one besides its own inputs, if it has any."""
+def _confirmed(tasks: ProbedTasks, key: str, position: int, called: Mapping[int, _Ways]) -> bool:
+    """Whether all outputs equal those of a task in one way, for at least one probe besides its own inputs, if any."""
     own, others = tasks.sets[position].own, tasks.sets[position].others
-    expected = tasks.answers[position][key]
+    expected = tasks.by_way[position][key]
     ways = set(range(_WAYS))
     n_compared = 0
     for number in (own, *others):
-        wanted, found = expected.get(number), answers.get(number)
+        wanted, found = expected.get(number), called.get(number)
         if wanted is None or found is None or not any(wanted) or not any(found):
             continue
         ways &= _equal_ways(wanted, found)
@@ -252,7 +252,7 @@ def _confirmed(tasks: ProbedTasks, key: str, position: int, answers: Mapping[int
     return bool(ways) and (n_compared > 0 or not others)
 
 
-def _equal_ways(expected: _Answer, found: _Answer) -> set[int]:
+def _equal_ways(expected: _Ways, found: _Ways) -> set[int]:
     """The ways in which outputs are equal."""
     return {
         way
@@ -261,8 +261,8 @@ def _equal_ways(expected: _Answer, found: _Answer) -> set[int]:
     }
 
 
-def _answer(result: Any, *, finite: bool = False) -> _Answer:
-    """The answer of a call.
+def _ways(result: Any, *, finite: bool = False) -> _Ways:
+    """Outputs of a call in each way.
 
     Args:
         finite: whether outputs count only if most of their elements are finite.
@@ -292,12 +292,12 @@ def _is_finite(outputs: Sequence[_Output]) -> bool:
     return all(len(values) and np.isfinite(values).mean() >= _LEAST_FINITE for _, values in outputs)
 
 
-def _varying(answers: Mapping[int, _Answer]) -> dict[int, _Answer]:
-    """The answers without the ways in which the outputs of all calls have one value."""
-    kept = [_varies([outputs for answer in answers.values() if (outputs := answer[way])]) for way in range(_WAYS)]
+def _varying(called: Mapping[int, _Ways]) -> dict[int, _Ways]:
+    """Outputs without the ways in which the outputs of all calls have one value."""
+    kept = [_varies([outputs for ways in called.values() if (outputs := ways[way])]) for way in range(_WAYS)]
     return {
-        number: tuple(outputs if kept[way] else None for way, outputs in enumerate(answer))
-        for number, answer in answers.items()
+        number: tuple(outputs if kept[way] else None for way, outputs in enumerate(ways))
+        for number, ways in called.items()
     }
 
 
