@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +20,22 @@ from kernelrl_core.api.errors import InfrastructureError
 KERNEL = "class ModelNew:\n    def forward(self, x):\n        return {!r}\n"
 RIGHT, WRONG = KERNEL.format("right"), KERNEL.format("wrong")
 Judged = Callable[[str], dict[str, Any]]
+Verified = Callable[..., dict[str, Any] | None]
+TESTS = Path(__file__).parents[3] / "tests"
+ENTER = """
+root=$1
+mount -t tmpfs none $root
+for path in /*; do
+    if [ -L $path ]; then cp -P $path $root$path
+    elif [ -d $path ]; then mkdir $root$path; mount --rbind $path $root$path; fi
+done
+mkdir -p $root/tests $root/logs/verifier $root/workspace
+mount --bind $2 $root/tests
+mount --bind $3 $root/logs/verifier
+mount --bind $4 $root/workspace
+exec chroot $root sh -euc "$5"
+"""
+"""Arguments: a directory for the root, those of /tests, /logs/verifier and /workspace, and shell commands."""
 
 
 @pytest.fixture
@@ -110,6 +128,69 @@ def test_a_machine_that_cannot_judge_gives_no_reward(folder: Path, monkeypatch: 
     kernel.write_text(KERNEL.format("another"))
     assert judge(folder, kernel) == 1
     assert not (folder.parent / "logs/reward.json").exists()
+
+
+# --- agents that attack the verifier ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def verified(folder: Path) -> Verified:
+    """Runs tests/test.sh in a root of its own, with the folders that Harbor mounts.
+
+    Args:
+        attack: shell commands of the agent in its /workspace. They reach more than an agent of Harbor does: the
+            verifier's files, too.
+    """
+    base = folder.parent / "container"
+    for name in ("root", "workspace", "logs"):
+        (base / name).mkdir(parents=True)
+    enter = ["unshare", "--map-root-user", "--mount", "sh", "-euc", ENTER, "sh", str(base / "root")]
+    mounts = [str(folder / "tests"), str(base / "logs"), str(base / "workspace")]
+    if subprocess.run([*enter, *mounts, "true"], capture_output=True).returncode:
+        pytest.skip("this machine permits no mounts in a user namespace")
+    paths = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "PYTHONPATH": str(TESTS / "fakes")}
+
+    def run(source: str, attack: str = "") -> dict[str, Any] | None:
+        (base / "workspace/kernel.py").write_text(source)
+        script = f"cd /workspace; {attack}\nsh /tests/test.sh"
+        done = subprocess.run([*enter, *mounts, script], capture_output=True, text=True, env={**os.environ, **paths})
+        reward = base / "logs/reward.json"
+        found: dict[str, Any] | None = json.loads(reward.read_text()) if reward.is_file() else None
+        assert found is None or done.returncode == 0, done.stderr
+        assert not (base / "logs/reward.txt").exists()
+        return found
+
+    return run
+
+
+def test_the_script_of_the_verifier_writes_the_reward(verified: Verified) -> None:
+    found = verified(RIGHT)
+    assert found is not None
+    assert found["reward"] == 0.7
+
+
+WRITES_REWARD = "echo '{\"reward\": 9}' > /logs/verifier/reward.json; echo 9 > /logs/verifier/reward.txt"
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [
+        WRITES_REWARD,
+        "ln -s /workspace/kernel.py /logs/verifier/reward.json",
+        "mkdir /logs/verifier/reward.json",
+        "mkdir kernelrl_adapters; echo 'raise SystemExit' > kernelrl_adapters/__init__.py; echo '{' > json.py",
+    ],
+    ids=["reward", "link", "directory", "modules"],
+)
+def test_what_an_agent_writes_does_not_change_the_reward(verified: Verified, attack: str) -> None:
+    found = verified(WRONG, attack)
+    assert found is not None
+    assert found["reward"] == 0.0
+
+
+@pytest.mark.parametrize("deleted", ["/tests/task.json", "/tests/recipe.json"])
+def test_a_verifier_whose_files_were_deleted_gives_no_reward(verified: Verified, deleted: str) -> None:
+    assert verified(WRONG, f"{WRITES_REWARD}; rm {deleted}") is None
 
 
 def test_a_folder_of_another_kind_is_a_usage_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

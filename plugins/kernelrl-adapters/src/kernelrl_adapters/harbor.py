@@ -3,7 +3,9 @@
 `kernelrl export RECIPE --as harbor` writes them. Harbor copies `/workspace/kernel.py` of the agent's container into the
 verifier's, a container of its own, and runs `tests/test.sh` there, which calls this module:
 
-    python -m kernelrl_adapters.harbor --task /tests --kernel /workspace/kernel.py --output /logs/verifier
+    python -P -m kernelrl_adapters.harbor --task /tests --kernel /workspace/kernel.py --output /logs/verifier
+
+Both containers have the same `/logs/verifier`, so the script first removes what an agent wrote there.
 
 Format: task.toml of Harbor 0.26 (schema version 1.4). Its `reward.json` holds numbers only.
 """
@@ -34,6 +36,13 @@ __all__ = ["HarborTask", "harbor_tasks", "main", "reward_of", "write_harbor_task
 DEFAULT_IMAGE = "kernelrl"
 """Tag of the image of the project's Containerfile."""
 _KERNEL = "/workspace/kernel.py"
+_TEST = f"""#!/bin/sh
+# Judges the agent's kernel and writes reward.json and verdict.json.
+# Whatever ends the judge, no reward may remain that the agent wrote.
+rm -rf /logs/verifier/reward.json /logs/verifier/reward.txt /logs/verifier/verdict.json
+# -P: the agent's directory has no modules of the judge.
+exec python -P -m kernelrl_adapters.harbor --task /tests --kernel {_KERNEL} --output /logs/verifier
+"""
 _LONGEST_KERNEL_BYTES = 1_000_000
 _AGENT_LIMIT_S = 3600.0
 _START_LIMIT_S = 300.0
@@ -92,8 +101,7 @@ def write_harbor_task(task: HarborTask, text: str, directory: Path, *, image: st
         "tests/Dockerfile": f"FROM {image}\nENTRYPOINT []\nCOPY . /tests\n",
         "tests/recipe.json": _verifier_recipe(text) + "\n",
         "tests/task.json": json.dumps(_fields(task.task), indent=1) + "\n",
-        "tests/test.sh": "#!/bin/sh\n# Judges the agent's kernel and writes reward.json and verdict.json.\n"
-        f"exec python -m kernelrl_adapters.harbor --task /tests --kernel {_KERNEL} --output /logs/verifier\n",
+        "tests/test.sh": _TEST,
     }
     if task.solution is not None:
         files["solution/kernel.py"] = task.solution
