@@ -30,6 +30,7 @@ MACHINE_PATHS = tuple(f"/{name}/" for name in ("work", "root", "opt/wheels"))
 HEAVY = {
     "datasets",
     "faiss",
+    "inspect_ai",
     "modal",
     "numpy",
     "openai",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,8 @@ from verifiers.v1.cli.eval.runner import run_eval
 from verifiers.v1.configs.cli.eval import EvalConfig
 
 from kernelrl_adapters import load_environment
+from kernelrl_adapters.shared import read_recipe
+from kernelrl_adapters.verifiers_package import write_verifiers_package
 from kernelrl_core.api.components import Use, registry
 from kernelrl_core.api.errors import UsageError
 from kernelrl_core.api.tasks import Outcome
@@ -205,6 +208,21 @@ def test_selected_tasks_share_one_environment_that_is_closed(monkeypatch: pytest
 def test_load_environment_has_the_tasks_of_a_split() -> None:
     environment = load_environment("fake.yaml", split="train")
     assert [task.data.id for task in environment.taskset] == [f"fake/train/{number}" for number in range(4)]
+
+
+def test_verifiers_loads_and_evaluates_an_exported_environment_package(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_verifiers_package(read_recipe("fake.yaml", ["eval.max_tasks=2"]), directory, "my_kernels")
+    monkeypatch.syspath_prepend(directory)
+    with OpenAIServer(fake_reply) as server:
+        config = {"env": {"taskset": {"id": "someone/my-kernels@0.1.0"}}, "model": "tiny", "push": False, "rich": None}
+        client = {"base_url": server.url, "api_key_var": "NO_KEY"}
+        episodes = asyncio.run(run_eval(EvalConfig.model_validate({**config, "client": client, "output_dir": "vf"})))
+    assert rewards_of_episodes(episodes) == {("fake/held_out/0", 0): 0.0, ("fake/held_out/1", 0): 0.7}
+    project = tomllib.loads((directory / "pyproject.toml").read_text())["project"]
+    assert project["name"] == "my-kernels"
+    assert {"verifiers", "kernelrl-adapters[verifiers]"} <= set(project["dependencies"])
 
 
 def test_a_taskset_without_a_recipe_is_refused() -> None:

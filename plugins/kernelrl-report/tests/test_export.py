@@ -138,6 +138,15 @@ def test_a_full_disk_is_named_and_nothing_is_left(kernelrl: Run, tmp_path: Path)
     assert not [path for path in tmp_path.iterdir() if "out" in path.name]
 
 
+def test_a_recipe_becomes_an_environment_package_of_verifiers(kernelrl: Run, tmp_path: Path) -> None:
+    done = kernelrl("export", "small.yaml", "train.steps=1", "--as", "verifiers", "--output", "My kernels", "--json")
+    assert json.loads(done.stdout)["package"] == "my_kernels"
+    files = {path.relative_to(tmp_path / "My kernels").as_posix() for path in (tmp_path / "My kernels").rglob("*.*")}
+    package = {f"my_kernels/{name}" for name in ("__init__.py", "taskset.py", "recipe.yaml")}
+    assert files == {"pyproject.toml", "README.md", *package}
+    assert kernelrl("validate", "My kernels/my_kernels/recipe.yaml").stdout.startswith("recipe: ok")
+
+
 def test_tasks_of_a_recipe_become_harbor_folders(kernelrl: Run, tmp_path: Path) -> None:
     shown = json.loads(kernelrl("export", "small.yaml", "--as", "harbor", "--output", "folders", "--json").stdout)
     assert shown["tasks"] == len(list((tmp_path / "folders").iterdir())) > 0

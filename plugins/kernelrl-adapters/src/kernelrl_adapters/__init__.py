@@ -3,6 +3,7 @@
 | module | for |
 |---|---|
 | `kernelrl_adapters.cookbook` | tinker-cookbook: whole episodes |
+| `kernelrl_adapters.inspect` | Inspect AI: whole episodes |
 | `kernelrl_adapters.trl`, `kernelrl_adapters.verl` | reward functions and rows of prompts |
 | `kernelrl_adapters.kernelbench` | callers of KernelBench's `eval_kernel_against_ref` |
 

@@ -14,6 +14,7 @@ import os
 import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, cast
 from weakref import WeakKeyDictionary
 
@@ -30,16 +31,18 @@ from kernelrl_core.api.episodes import (
     training_tasks,
 )
 from kernelrl_core.api.errors import InfrastructureError, LookupFailed, suggestion
-from kernelrl_core.api.policies import Message, Reply, estimated_prompt
+from kernelrl_core.api.policies import Message, Prompt, Reply, estimated_prompt
 from kernelrl_core.api.tasks import Task
 
 __all__ = [
+    "EstimatedRenderer",
     "close_background",
     "in_background",
     "make_environment",
     "prompts_of",
     "read_recipe",
     "recipe_of",
+    "reply_of",
     "score_reply",
     "score_reply_to",
     "shared",
@@ -206,6 +209,27 @@ async def score_reply_to(text: str, task: Task, reply: str, *, thinking: str | N
 def _tasks(text: str) -> Mapping[str, Task]:
     source = registry().make("tasks", recipe_of(text).tasks)
     return {task.id: task for split in source.splits() for task in source.tasks(split)}
+
+
+@dataclass(frozen=True)
+class EstimatedRenderer:
+    """Estimates the number of prompt tokens for a server that applies its own chat template."""
+
+    context_tokens: int
+
+    def render(self, messages: Sequence[Message]) -> Prompt:
+        return estimated_prompt(messages)
+
+
+def reply_of(text: str, thinking: str | None, *, cut: bool) -> Reply:
+    """The reply of a server, whose tokens are not known.
+
+    Args:
+        thinking: thinking that the server separated from the text.
+        cut: whether a limit of tokens ended the reply.
+    """
+    whole = f"<think>\n{thinking}\n</think>\n\n{text}" if thinking else text
+    return Reply(whole, (), (), "length" if cut else "stop", thinking)
 
 
 def turn_metrics(turn: Turn) -> dict[str, float]:

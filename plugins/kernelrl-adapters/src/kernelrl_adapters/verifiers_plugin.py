@@ -7,19 +7,25 @@ earlier turns that it shows. The harness sends one request to the model and exec
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import openai
 import verifiers.v1 as vf
 from pydantic import Field
 
 from kernelrl_adapters.service import Service
-from kernelrl_adapters.shared import in_background, make_environment, read_recipe, recipe_of
+from kernelrl_adapters.shared import (
+    EstimatedRenderer,
+    in_background,
+    make_environment,
+    read_recipe,
+    recipe_of,
+    reply_of,
+)
 from kernelrl_core.api.episodes import Environment, EpisodeId, EpisodeRunner, Sampled
 from kernelrl_core.api.errors import InfrastructureError, UsageError
-from kernelrl_core.api.policies import Message, Prompt, Reply, SamplingSettings, estimated_prompt
+from kernelrl_core.api.policies import Message, Reply, SamplingSettings
 from kernelrl_core.api.tasks import Task
 
 __all__ = ["KernelEnv", "KernelEnvConfig", "KernelHarness", "KernelTaskset", "KernelTasksetConfig", "load_environment"]
@@ -268,16 +274,6 @@ class KernelEnv(vf.Env[KernelEnvConfig]):
         await self.lazy.aclose()
 
 
-@dataclass(frozen=True)
-class EstimatedRenderer:
-    """Estimates the number of prompt tokens for a server that applies its own chat template."""
-
-    context_tokens: int
-
-    def render(self, messages: Sequence[Message]) -> Prompt:
-        return estimated_prompt(messages)
-
-
 def load_environment(
     recipe: str, *, overrides: Sequence[str] = (), split: str | None = None, context_tokens: int = 32768
 ) -> vf.Env[Any]:
@@ -329,9 +325,7 @@ def _body(settings: SamplingSettings) -> dict[str, Any]:
 def _reply(trace: vf.Trace) -> Reply:
     message = trace.assistant_messages[-1]
     text, thinking = message.content or "", message.reasoning_content or None
-    whole = f"<think>\n{thinking}\n</think>\n\n{text}" if thinking else text
-    reason: Literal["stop", "length"] = "length" if trace.is_truncated else "stop"
-    return Reply(whole, (), (), reason, thinking)
+    return reply_of(text, thinking, cut=trace.is_truncated)
 
 
 def _record(

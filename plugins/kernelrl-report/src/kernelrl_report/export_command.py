@@ -22,6 +22,8 @@ _OPTIONS = {
     "--gpus": "harbor",
 }
 """Option -> the only format in which it has an effect."""
+_OF_RECIPES = ("harbor", "verifiers")
+"""Formats of a recipe, not of results."""
 
 
 @click.command("export")
@@ -30,7 +32,7 @@ _OPTIONS = {
 @click.option(
     "--as",
     "form",
-    type=click.Choice(["kernels", "kernelbench", "dataset", "weights", "harbor"]),
+    type=click.Choice(["kernels", "kernelbench", "dataset", "weights", "harbor", "verifiers"]),
     default="kernels",
     show_default=True,
     help="Format.",
@@ -66,7 +68,7 @@ def command(
     """Write kernels, samples, weights or tasks as files that other tools read.
 
     RUN is a run directory or a name below ./runs. RESULT is a file of 'kernelrl eval --output'. RECIPE, with KEY=VALUE
-    to change its keys, is for harbor alone.
+    to change its keys, is for harbor and verifiers.
 
     \b
     --as kernels       the best kernel of each task, with verdict and provenance in kernels.json
@@ -74,6 +76,7 @@ def command(
     --as dataset       all turns as Parquet, in the layout of a Hugging Face data set
     --as weights       a checkpoint of RUN: a model, or its adapter in PEFT's format
     --as harbor        a Harbor folder for each task of RECIPE, whose verifier is the judge
+    --as verifiers     RECIPE as an environment package for the hub of verifiers; DIR is its name
 
     \b
     Examples:
@@ -97,12 +100,15 @@ def command(
     for name, value in given.items():
         if value is not None and form != _OPTIONS[name]:
             raise UsageError(f"{name} has no effect with --as {form}", fix=f"remove it, or use --as {_OPTIONS[name]}")
-    if overrides and form != "harbor":
+    if overrides and form not in _OF_RECIPES:
         raise UsageError(f"KEY=VALUE has no effect with --as {form}", fix="remove it, or use --as harbor")
     writers: Mapping[str, Callable[[Path], tuple[dict[str, Any], list[str]]]]
-    if form == "harbor":
-        text = _recipe_of_harbor(source, overrides)
-        writers = {"harbor": lambda directory: _harbor(text, directory, held_out, image, gpus or 0)}
+    if form in _OF_RECIPES:
+        text = _recipe(source, overrides, form)
+        writers = {
+            "harbor": lambda directory: _harbor(text, directory, held_out, image, gpus or 0),
+            "verifiers": lambda directory: _verifiers(text, directory, output.name),
+        }
     else:
         results = find_results(source)
         writers = {
@@ -157,7 +163,7 @@ def _kernelbench(results: Results, directory: Path, level: int | None) -> tuple[
     return {"level": found.level, "tasks": found.tasks, "samples": found.samples}, list(found.notes)
 
 
-def _recipe_of_harbor(name: str, overrides: tuple[str, ...]) -> str:
+def _recipe(name: str, overrides: tuple[str, ...], form: str) -> str:
     import importlib.util
 
     from kernelrl_core.api.errors import MissingPrerequisite
@@ -165,7 +171,7 @@ def _recipe_of_harbor(name: str, overrides: tuple[str, ...]) -> str:
     if importlib.util.find_spec("kernelrl_adapters") is None:
         distribution = "kernelrl-adapters"
         raise MissingPrerequisite(
-            f"--as harbor needs {distribution}, which is not installed", fix=f"pip install {distribution}"
+            f"--as {form} needs {distribution}, which is not installed", fix=f"pip install {distribution}"
         )
     from kernelrl_adapters.shared import read_recipe
 
@@ -185,6 +191,14 @@ def _harbor(
         n_tasks += 1
         n_solutions += task.solution is not None
     return {"tasks": n_tasks, "solutions": n_solutions}, []
+
+
+def _verifiers(text: str, directory: Path, name: str) -> tuple[dict[str, Any], list[str]]:
+    from kernelrl_adapters.verifiers_package import package_name, write_verifiers_package
+
+    package = package_name(name)
+    write_verifiers_package(text, directory, package)
+    return {"package": package}, []
 
 
 def _dataset(results: Results, directory: Path) -> tuple[dict[str, Any], list[str]]:
