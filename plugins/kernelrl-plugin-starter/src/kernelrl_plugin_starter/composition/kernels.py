@@ -16,7 +16,7 @@ from kernelrl_plugin_starter.composition.problems import Frame, Problem, frame_o
 
 __all__ = ["kernel_files"]
 
-_PROGRAMS = 64
+_PROGRAMS: dict[Frame, int] = {"rows": 64, "product": 16}
 """Grid size of a kernel that does its rows or blocks one by one; a GPU runs thousands of programs concurrently."""
 
 _HEAD = "import torch\nimport torch.nn as nn\nimport triton\nimport triton.language as tl\n"
@@ -139,7 +139,7 @@ def _columns(problem: Problem, launch: _Launch) -> int:
 
 def _grid(problem: Problem, launch: _Launch) -> str:
     if launch.style == "looped":
-        return str(_PROGRAMS)
+        return str(_PROGRAMS[launch.frame])
     if launch.frame == "rows":
         return "m"
     count = _size_argument(problem, launch)
