@@ -12,6 +12,7 @@ import os
 import random
 import re
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -154,6 +155,7 @@ class EvaluatorOptions(evaluators.EvaluatorConfig):
 class Evaluator(evaluators.Evaluator):
     def __init__(self, options: EvaluatorOptions) -> None:
         self.options, self.capacity = options, options.capacity
+        self._evaluated: Counter[str] = Counter()
 
     def why_untimed(self, backend: str, options: Mapping[str, Any]) -> str:
         return "the fake has no clock" if self.options.untimed else ""
@@ -164,9 +166,12 @@ class Evaluator(evaluators.Evaluator):
             with self.options.log.open("a") as stream:
                 stream.write(f"{request.source_sha256}\n")
         texts = "".join([request.source, *request.package.values()])
-        right = re.search("return 'right'", texts) is not None
-        stated = re.search(r"# speedup ([\d.]+)", request.source)
-        speedup = float(stated[1]) if stated is not None else 1.5
+        # One number for each evaluation of the source, the last one for all others; 0: the outputs are wrong.
+        stated = re.search(r"# speedup ([\d. ]+)", request.source)
+        speedups = [float(number) for number in stated[1].split()] if stated is not None else [1.5]
+        speedup = speedups[min(self._evaluated[request.source], len(speedups) - 1)]
+        self._evaluated[request.source] += 1
+        right = re.search("return 'right'", texts) is not None and speedup > 0
         return Evaluation(
             outcome=Outcome.CORRECT if right else Outcome.INCORRECT,
             message="" if right else "the values differ",

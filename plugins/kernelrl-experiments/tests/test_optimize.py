@@ -39,11 +39,11 @@ PRICES = "cost.prices={prompt: 1000, reply: 1000}"
 Call = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
-def kernel(speedup: float, returned: str = "right") -> str:
+def kernel(speedup: float | str, returned: str = "right") -> str:
     return f"# speedup {speedup}\nclass ModelNew:\n    def forward(self, x):\n        return {returned!r}\n"
 
 
-def reply(speedup: float, returned: str = "right") -> str:
+def reply(speedup: float | str, returned: str = "right") -> str:
     return f"Here it is.\n```python\n{kernel(speedup, returned)}```"
 
 
@@ -125,6 +125,20 @@ def test_the_best_kernel_of_the_log_is_written(optimize: Call, kernelrl: Call, t
     kernelrl("export", found["run"], "--as", "kernels", "--output", "kernels")
     exported = json.loads((tmp_path / "kernels/kernels.json").read_text())["kernels"]
     assert [entry["kernel_sha256"] for entry in exported] == [found["best"]["kernel_sha256"]]
+
+
+def test_the_best_kernel_has_the_times_of_another_evaluation(optimize: Call, model: Model) -> None:
+    model.replies = [reply("3.0 2.0"), reply("2.5 2.4"), *[reply(1)] * 4]
+    done = optimize("--json")
+    best = json.loads(done.stdout)["best"]
+    assert (best["turn"] in (0, 1), best["selected_speedup"], best["speedup"]) == (True, 3.0, 2.0)
+    assert "measuring the best kernel again" in done.stderr
+
+
+def test_a_kernel_that_is_wrong_when_it_is_measured_again_is_not_the_best(optimize: Call, model: Model) -> None:
+    model.replies = [reply("3.0 0"), reply("2.5 2.4"), *[reply(1)] * 4]
+    best = json.loads(optimize("--json").stdout)["best"]
+    assert (best["selected_speedup"], best["speedup"]) == (2.5, 2.4)
 
 
 def test_a_round_continues_from_the_best_kernel_and_its_feedback(optimize: Call, server: OpenAIServer) -> None:

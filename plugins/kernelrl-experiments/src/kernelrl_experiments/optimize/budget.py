@@ -47,6 +47,8 @@ class Budget:
         self._gpu_seconds = gpu_seconds
         self._open: dict[SampleId, float] = {}
         self._changed = asyncio.Event()
+        self.last_usd = Spent(gpu_seconds=gpu_seconds).usd(prices) or 0.0
+        """Highest price of the evaluation that measures the best kernel once more, at the end. It stays reserved."""
         self.spent = Spent()
         """Counted amounts."""
         self.uncounted_usd = 0.0
@@ -75,7 +77,7 @@ class Budget:
             prices = highest.get(row["sample"], [])
             is_counted = row["reply"].get("counted") is not None or bool(row["reply"]["tokens"])
             if row["outcome"] != Outcome.INFRA_ERROR and prices and is_counted:
-                prices.pop()
+                prices.pop(0)
                 self.spent += spent_on_row(row)
         self.uncounted_usd += sum(sum(prices) for prices in highest.values())
 
@@ -107,6 +109,10 @@ class Budget:
             self.spent += spent_on_turn(turn)
         self._changed.set()
 
+    def add_last(self) -> None:
+        """The best kernel is measured once more, at the highest price."""
+        self.uncounted_usd += self.last_usd
+
     def _highest_price(self, request: SampleRequest) -> float:
         highest = Spent(
             prompt_tokens=prompt_tokens_at_most(request.prompt),
@@ -118,7 +124,7 @@ class Budget:
     def _lack(self, usd: float) -> Ended | None:
         """The reason why the limits do not permit a reply of this price."""
         spent = (self.usd or 0.0) + sum(self._open.values())
-        if self._limit_usd is not None and spent + usd > self._limit_usd:
+        if self._limit_usd is not None and spent + usd + self.last_usd > self._limit_usd:
             message = f"{spent:.4f} of {self._limit_usd:g} USD are spent, and the next reply may cost {usd:.4f} USD"
             return Ended(message, "budget")
         if self._limit_evaluations is not None and self.evaluations + len(self._open) >= self._limit_evaluations:

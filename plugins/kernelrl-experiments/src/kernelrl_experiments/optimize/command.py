@@ -252,6 +252,7 @@ def _document(run: RunDir, job: Job, found: Found) -> dict[str, Any]:
             "given": turn.id.turn < first,
             "kernel_sha256": found.best.candidate.sha256,
             "speedup": turn.speedup,
+            "selected_speedup": found.selected_speedup,
             "speedup_ci": evaluation.speedup_ci if evaluation is not None else None,
             "runtime_us": evaluation.runtime.median_us if evaluation is not None and evaluation.runtime else None,
             "baseline_us": evaluation.baseline.median_us if evaluation is not None and evaluation.baseline else None,

@@ -10,7 +10,7 @@ from typing import Literal
 import attrs
 
 from kernelrl_core.environment.one_kernel import why_untimed, with_timing
-from kernelrl_core.errors import KernelRLError, UsageError
+from kernelrl_core.errors import InfrastructureError, KernelRLError, UsageError
 from kernelrl_core.heldout.search import Search
 from kernelrl_core.monitoring.console import Console
 from kernelrl_core.monitoring.costs import prices_of
@@ -23,6 +23,7 @@ from kernelrl_core.runs.directory import RunDir
 from kernelrl_core.runs.rows import sample_id, turn_from_row
 from kernelrl_core.runs.run_journal import RunJournal
 from kernelrl_core.types import SampleId, Turn, Verdict
+from kernelrl_core.types.seeds import request_seed
 from kernelrl_experiments.existing_kernels import ExistingKernel, evaluate_one
 from kernelrl_experiments.optimize.budget import Budget, Ended
 from kernelrl_experiments.optimize.found import Found, Reason, best_of
@@ -55,7 +56,12 @@ async def optimize(run: RunDir, job: Job, console: Console) -> Found:
             session.environment.evaluator.package = job.package
             rounds = _Rounds(run, job, session, journal, console, untimed)
             stopped_by, number = await rounds.work()
-        found = rounds.found(number, stopped_by)
+            best = await rounds.best_measured_again()
+        found = attrs.evolve(
+            rounds.found(number, stopped_by),
+            best=best,
+            selected_speedup=rounds.selected_speedup,
+        )
         run.set_facts(facts(found, job.loaded.recipe, bool(job.kernel)))
         return found
     finally:
@@ -111,6 +117,8 @@ class _Rounds:
         self.budget.restore(run.each_row("begun"), run.each_row("eval_samples"))
         self._recorder = _Recorder(journal, self.budget, console)
         self._search: Search | None = None
+        self.selected_speedup: float | None = None
+        """See `Found.selected_speedup`."""
 
     @property
     def turns(self) -> tuple[Turn, ...]:
@@ -121,6 +129,7 @@ class _Rounds:
         return Found(
             turns=self.turns,
             best=best_of(self.turns),
+            selected_speedup=None,
             stopped_by=stopped_by,
             rounds=rounds,
             untimed=self._untimed,
@@ -175,6 +184,31 @@ class _Rounds:
             if without_progress >= job.limits.patience and number + 1 < self._count:
                 return "no_progress", number + 1
         return "rounds", self._count
+
+    async def best_measured_again(self) -> Turn | None:
+        """The best kernel with the times of another evaluation, on other inputs. One that is not correct and clean in
+        it is none: the next best takes its place."""
+        environment, task = self._session.environment, self._job.task
+        left = list(self.turns)
+        while (best := best_of(left)) is not None and best.speedup is not None and best.candidate is not None:
+            self._console.say("measuring the best kernel again")
+            await self._journal.begin("eval", best.id, usd=self.budget.last_usd)
+            self.budget.add_last()
+            seed = request_seed(self._run.secret(), f"last {task.sha256}", best.candidate.sha256)
+            try:
+                again = await environment.evaluate_extraction(
+                    best.id, task, best.prompt, best.reply, best.extraction, seconds={}, seed=seed
+                )
+            except InfrastructureError as error:
+                self._console.say(f"not measured again: {error.message}")
+                return best
+            if again.speedup is not None and again.verdict is Verdict.CLEAN:
+                self.selected_speedup = best.speedup
+                return attrs.evolve(best, evaluation=again.evaluation)
+            if again.correct and again.verdict is Verdict.CLEAN:
+                return best  # this time it could not be timed
+            left.remove(best)
+        return best
 
     def _finished(self) -> Mapping[SampleId, Turn]:
         """The recorded turns that are not repeated. Lost replies of the last round are sampled again, those of earlier

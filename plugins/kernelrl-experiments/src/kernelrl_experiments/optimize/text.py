@@ -98,6 +98,10 @@ def facts(found: Found, recipe: Recipe, is_given: bool) -> list[tuple[str, str]]
         place = f"attempt {number}, round {(number - first) // recipe.eval.samples + 1}"
         text = speedup_text(found.best) or "correct, not timed"
         rows = [("best", f"{text}; {place if number >= first else 'the given kernel'}")]
+        if found.selected_speedup is not None:
+            rows.append(
+                ("selected", f"by {found.selected_speedup:.2f}x in the search; the line above is measured anew")
+            )
     ended = f"{_STOPPED[found.stopped_by]}; " if found.stopped_by is not None else ""
     rows.append(("rounds", f"{ended}{found.rounds} of {recipe.episode.turns}"))
     rows.append(("replies", f"{len(replies)}: {outcomes_text(replies)}"))
