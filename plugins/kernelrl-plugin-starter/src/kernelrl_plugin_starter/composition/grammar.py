@@ -88,8 +88,10 @@ def _drawn(draw: random.Random, length: int) -> Composition | None:
     value = DRAWN
     chosen: list[Part] = []
     for place, kind in enumerate(kinds):
-        needs_no_pair = "product" in kinds[place:]
-        fitting = [part for part in _OF_KIND[kind] if _fits(part, value, chosen, needs_no_pair)]
+        families = {part.family for part in chosen}
+        operands = {part.operand for part in chosen if part.operand}
+        accepting = _accepting(kind, value, "product" in kinds[place:])
+        fitting = [part for part in accepting if part.family not in families and part.operand not in operands]
         if not fitting:
             return None
         weights = [_WEIGHTS.get(part.name, 1) for part in fitting]
@@ -115,16 +117,12 @@ def _kinds(draw: random.Random, length: int) -> list[Kind]:
     return kinds
 
 
-def _fits(part: Part, value: Value, before: Sequence[Part], needs_no_pair: bool) -> bool:
-    """Whether a part may follow the others.
+@functools.cache
+def _accepting(kind: Kind, value: Value, before_product: bool) -> tuple[Part, ...]:
+    """The parts of a kind that accept a value.
 
     Args:
-        needs_no_pair: a matrix product follows, and a further input would have other columns than its result.
+        before_product: a matrix product follows, so a further input would have other columns than its result.
     """
-    if part.family in {one.family for one in before}:
-        return False
-    if part.operand and part.operand in {one.operand for one in before}:
-        return False
-    if needs_no_pair and part.operand in ("z", "w"):
-        return False
-    return part.accepts(value)
+    barred = ("z", "w") if before_product else ()
+    return tuple(part for part in _OF_KIND[kind] if part.operand not in barred and part.accepts(value))
