@@ -16,6 +16,7 @@ import pytest
 from kernelrl_adapters.harbor import harbor_tasks, main, write_harbor_task
 from kernelrl_adapters.shared import read_recipe
 from kernelrl_core.api.errors import InfrastructureError
+from kernelrl_testing.core import main as command_line
 
 KERNEL = "class ModelNew:\n    def forward(self, x):\n        return {!r}\n"
 RIGHT, WRONG = KERNEL.format("right"), KERNEL.format("wrong")
@@ -197,3 +198,39 @@ def test_a_folder_of_another_kind_is_a_usage_error(tmp_path: Path, capsys: pytes
     (tmp_path / "tests").mkdir()
     assert judge(tmp_path, tmp_path / "kernel.py") == 2
     assert "is not the folder tests of an exported task" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_real_kernels_get_the_rewards_of_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("triton")
+    untimed = ["rewards.speed=null", "evaluation.timing=false"]
+    text = read_recipe("quickstart", untimed)
+    task = next(task for task in harbor_tasks(text, held_out=False) if task.task.id == "starter/2/softmax")
+    assert task.solution is not None
+    wrong = task.solution.replace("def forward(self, x):", "def forward(self, x):\n        x = x * 2")
+    hack = task.solution.replace("def forward(", "def compute(") + KEEPS_THE_FIRST_OUTPUT
+    kernels = {"honest": task.solution, "wrong": wrong, "hack": hack}
+    folder = tmp_path / task.name
+    folder.mkdir()
+    write_harbor_task(task, text, folder, image="kernelrl", gpus=0)
+    rewards = []
+    for name, source in kernels.items():
+        (tmp_path / f"{name}.py").write_text(source)
+        assert judge(folder, tmp_path / f"{name}.py") == 0
+        rewards.append(json.loads((tmp_path / "logs/reward.json").read_text())["reward"])
+    capsys.readouterr()
+    files = [str(tmp_path / f"{name}.py") for name in kernels]
+    with pytest.raises(SystemExit):
+        command_line(["check", task.task.id, *files, "-r", "quickstart", "--json", *untimed])
+    checked = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [one["outcome"] for one in checked] == ["correct", "incorrect", "hacked"]
+    assert rewards == [one["score"]["total"] for one in checked]
+    assert rewards[0] > max(rewards[1:])
+
+
+KEEPS_THE_FIRST_OUTPUT = """
+    def forward(self, x):
+        if not hasattr(self, "first"):
+            self.first = self.compute(x)
+        return self.first
+"""
