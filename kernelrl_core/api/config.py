@@ -18,7 +18,7 @@ from kernelrl_core.storage import (
     write_atomically,
 )
 from kernelrl_core.types.numbers import Fraction, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
-from kernelrl_devices.gpus import InstalledGpu, gpu_vendors, nvidia_gpus, visible_gpus
+from kernelrl_devices.gpus import InstalledGpu, gpu_vendors, nvidia_gpus, used_memory_share, visible_gpus
 
 __all__ = [
     "ComponentConfig",
@@ -42,6 +42,7 @@ __all__ = [
     "replace_directory",
     "sync_to_disk",
     "unpack_files",
+    "used_memory_share",
     "visible_gpus",
     "write_atomically",
 ]

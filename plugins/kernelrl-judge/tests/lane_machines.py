@@ -12,6 +12,7 @@ import pytest
 
 from kernelrl_core.api import API_VERSION
 from kernelrl_core.api.checkers import Evaluation
+from kernelrl_core.api.config import InstalledGpu
 from kernelrl_core.api.evaluators import EvaluationRequest, EvaluationSettings, sha256_text
 from kernelrl_core.api.tasks import Outcome
 from kernelrl_judge.client.lanes import Lanes
@@ -41,10 +42,18 @@ class Machine:
         """Set unless probes wait."""
         self.may_reply.set()
         self.judges: list[Judge] = []
+        self.used: dict[str, float] = {}
+        """Share of the memory that is in use, by GPU."""
 
     def judge(self, environment: Mapping[str, str]) -> Any:
         self.judges.append(Judge(self, environment["CUDA_VISIBLE_DEVICES"]))
         return self.judges[-1]
+
+    def lanes(self, *gpus: str, each: int = 1, memory_mib: Mapping[str, int] | None = None) -> Lanes:
+        """Lanes of GPUs with these names."""
+        known = memory_mib or {}
+        installed = [InstalledGpu(gpu, memory_mib=known.get(gpu, 0)) for gpu in gpus]
+        return Lanes(installed, each, judge=self.judge, used_share=self.used.get)
 
 
 class Judge:

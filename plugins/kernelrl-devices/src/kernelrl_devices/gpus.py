@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import attrs
 
-__all__ = ["InstalledGpu", "gpu_vendors", "nvidia_gpus", "visible_gpus"]
+__all__ = ["InstalledGpu", "gpu_vendors", "nvidia_gpus", "used_memory_share", "visible_gpus"]
 
-_FIELDS = ("uuid", "name", "compute_cap", "driver_version")
+_FIELDS = ("uuid", "name", "compute_cap", "driver_version", "memory.total")
 
 
 @attrs.frozen
@@ -25,6 +26,8 @@ class InstalledGpu:
     """Compute capability, such as `9.0`; empty: unknown."""
     driver: str = ""
     """Version of the driver."""
+    memory_mib: int = 0
+    """0: unknown."""
 
 
 def gpu_vendors() -> frozenset[str]:
@@ -39,13 +42,34 @@ def gpu_vendors() -> frozenset[str]:
 
 def nvidia_gpus() -> tuple[InstalledGpu, ...]:
     """All NVIDIA GPUs of this machine, in the order of `nvidia-smi`; empty without a driver. Blocks for up to 20 s."""
-    command = ["nvidia-smi", f"--query-gpu={','.join(_FIELDS)}", "--format=csv,noheader"]
+    rows = _queried(_FIELDS)
+    return tuple(InstalledGpu(uuid, model, arch, driver, _number(memory)) for uuid, model, arch, driver, memory in rows)
+
+
+def used_memory_share(gpu: str) -> float | None:
+    """Share of the memory of an NVIDIA GPU that is in use by any program; None if it is unknown. Blocks for up to 20 s.
+
+    Args:
+        gpu: its index or UUID.
+    """
+    found = _queried(("memory.used", "memory.total"), f"--id={gpu}")
+    used, total = map(_number, found[0]) if found else (0, 0)
+    return used / total if total else None
+
+
+def _queried(fields: Sequence[str], *options: str) -> list[list[str]]:
+    """Values of these fields, by GPU; empty without a driver."""
+    command = ["nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits", *options]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=20)
     except (OSError, subprocess.TimeoutExpired):
-        return ()
+        return []
     rows = [[field.strip() for field in line.split(",")] for line in done.stdout.splitlines()]
-    return tuple(InstalledGpu(*row) for row in rows if len(row) == len(_FIELDS)) if done.returncode == 0 else ()
+    return [row for row in rows if len(row) == len(fields)] if done.returncode == 0 else []
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isdecimal() else 0
 
 
 def visible_gpus() -> tuple[InstalledGpu, ...]:

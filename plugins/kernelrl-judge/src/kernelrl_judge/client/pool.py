@@ -27,7 +27,7 @@ from kernelrl_judge.backend import UNTIMED
 from kernelrl_judge.client.auditor import Auditor
 from kernelrl_judge.client.builds import Builds, backend_runner
 from kernelrl_judge.client.confinement import require_layers
-from kernelrl_judge.client.lanes import Lanes
+from kernelrl_judge.client.lanes import Alone, Lanes
 from kernelrl_judge.client.worker import JudgeDied, JudgeWorker
 from kernelrl_judge.device.faults import DeviceFull
 from kernelrl_judge.findings import RULES
@@ -41,8 +41,9 @@ class JudgePool(Evaluator):
     """Evaluates candidates on this machine.
 
     A candidate waits in two queues: its extensions are compiled on the CPU, then a judge evaluates it, on a GPU if its
-    backend uses one. If the judge dies, or its GPU has too little memory beside other judges, a fresh judge evaluates
-    the candidate again while all other lanes are empty.
+    backend uses one. If the judge dies, a fresh judge evaluates the candidate again while all other lanes are empty. If
+    its GPU has too little memory beside other judges, a fresh judge evaluates it while those of one GPU are empty: the
+    one with the most memory, or another one of the same size.
 
     If the memory does not suffice then either, the outcome is `out_of_memory`. If the judge dies again and the GPU
     passes its probe, a fresh judge runs the task's reference without the candidate. If it succeeds, the candidate ended
@@ -78,7 +79,7 @@ class JudgePool(Evaluator):
             return JudgeWorker(environment, self.builds, confine=confine)
 
         self.on_cpu = Lanes([None], workers, spare=workers, judge=judge)
-        self.on_gpu = Lanes([gpu.id for gpu in self._gpus], gpu_workers, judge=judge)
+        self.on_gpu = Lanes(self._gpus, gpu_workers, judge=judge)
         # More candidates than judges, so that no judge is idle while candidates are compiled.
         cpu_capacity = self.on_cpu.size + self.on_cpu.spare
         gpu_capacity = self.on_gpu.size + 2 * cores if self._gpus else 0
@@ -120,9 +121,14 @@ class JudgePool(Evaluator):
         try:
             return await lanes.evaluate(request, target)
         except (JudgeDied, DeviceFull) as first:
-            try:
+            alone, avoided = Alone.ON_MACHINE, None
+            if isinstance(first, DeviceFull):
+                alone, avoided = Alone.ON_DEVICE, first.device
+            if request.domain:
                 # A task of others must not keep the lanes empty.
-                return await lanes.evaluate(request, target, alone=not request.domain)
+                alone = Alone.NO
+            try:
+                return await lanes.evaluate(request, target, alone=alone, avoided=avoided)
             except DeviceFull as full:
                 message = (
                     "The GPU has too little memory for the reference and the kernel, also without other evaluations."
@@ -146,15 +152,16 @@ class JudgePool(Evaluator):
             UsageError: the task alone ends the judge, or it cannot be used.
             InfrastructureError: the reference of the backend's example ends the judge, too.
         """
+        alone = Alone.NO if request.domain else Alone.ON_MACHINE
         try:
-            await lanes.run_reference(request, target, alone=not request.domain)
+            await lanes.run_reference(request, target, alone=alone)
             return
         except JudgeDied as death:
             of_task = death.message
         example = registry().make("backends", Use(request.backend)).facts.example.reference
         trivial = attrs.evolve(request, task_id="example", task_source=example, task_sha256=sha256_text(example))
         try:
-            await lanes.run_reference(trivial, target, alone=not request.domain)
+            await lanes.run_reference(trivial, target, alone=alone)
         except (JudgeDied, UsageError) as failure:
             raise InfrastructureError(
                 f"judges fail without any kernel: {evidence}; with the example of backend {request.backend}: "

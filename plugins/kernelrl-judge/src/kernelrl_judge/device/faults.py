@@ -13,3 +13,6 @@ class DeviceFault(InfrastructureError):
 
 class DeviceFull(DeviceFault):
     """The device has too little memory for the judge itself, or for a candidate beside other evaluations."""
+
+    device: str = ""
+    """The GPU, as `CUDA_VISIBLE_DEVICES` names it; empty: unknown."""
