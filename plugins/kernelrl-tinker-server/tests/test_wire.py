@@ -148,6 +148,13 @@ def test_the_sdk_decodes_the_replies(given_, scored: int) -> None:
     assert list(decoded.prompt_logprobs) == [None] * (4 - scored) + [-2.0] * scored
 
 
+def test_a_prompt_of_one_token_has_no_scores() -> None:
+    query = PromptQuery.from_request({"prompt_logprobs": True, "topk_prompt_logprobs": 2}, (3,))
+    assert query.positions == 0
+    decoded = deserialize_proto_response(sampled_body([], query.scores(torch.zeros(0, 4)), 1), types.SampleResponse)
+    assert (decoded.prompt_logprobs, decoded.topk_prompt_logprobs) == ([None], [None])
+
+
 @given(st.text(max_size=40))
 def test_no_checkpoint_name_leaves_the_state_directory(tmp_path_factory, name: str) -> None:
     store = Store(tmp_path_factory.getbasetemp() / "names")

@@ -90,8 +90,9 @@ class PromptQuery:
         recent = distribution[len(distribution) - self.last :]
         logprobs = top = targets = None
         if self.logprobs:
-            given = torch.tensor(self.prompt[len(self.prompt) - self.last :], device=distribution.device)
-            logprobs = recent.gather(1, given[:, None])[:, 0].cpu().numpy()
+            given = self.prompt[len(self.prompt) - self.last :]
+            ids = torch.tensor(given, dtype=torch.long, device=distribution.device)
+            logprobs = recent.gather(1, ids[:, None])[:, 0].cpu().numpy()
         if self.top:
             best = recent.topk(min(self.top, vocabulary), dim=-1)
             top = best.indices.cpu().numpy(), best.values.cpu().numpy()
