@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -122,6 +123,13 @@ def test_epochs_are_episodes_of_their_own(two_turns: Task) -> None:
     log = evaluated(two_turns, epochs=2, limit=1)
     assert log.samples is not None
     assert [sample.epoch for sample in log.samples] == [1, 2]
+
+
+def test_a_task_is_made_where_a_loop_is_running_as_inspect_eval_does_it(fake_recipe: str) -> None:
+    async def make() -> Task:
+        return kernels(fake_recipe, overrides="eval.max_tasks=3")
+
+    assert [sample.id for sample in asyncio.run(make()).dataset] == [f"fake/held_out/{order}" for order in range(3)]
 
 
 def test_an_unknown_recipe_is_refused() -> None:

@@ -6,7 +6,6 @@ scores the output of any other solver or agent. The recipe's evaluator executes 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -28,6 +27,7 @@ from inspect_ai.solver import Generate, Solver, TaskState, solver
 
 from kernelrl_adapters.shared import (
     EstimatedRenderer,
+    in_background,
     prompts_of,
     read_recipe,
     reply_of,
@@ -63,7 +63,7 @@ def kernels(recipe: str, overrides: str | Sequence[str] = (), context_tokens: in
         MissingPrerequisite: this machine lacks a prerequisite of the recipe.
     """
     text = read_recipe(recipe, [overrides] if isinstance(overrides, str) else list(overrides))
-    found = asyncio.run(prompts_of(text, held_out=True))
+    found = in_background(prompts_of(text, held_out=True))  # `inspect eval` calls this in a running loop
     samples = [
         Sample(id=one.id, input=_messages(prompt), metadata={"level": one.level, "order": order})
         for order, (one, prompt) in enumerate(found)
