@@ -380,7 +380,7 @@ class _CandidateRun:
         with session.lease.held(alone=False):
             reference = self._reference()
             mode, source = self._plan.setting.mode, self._request.source
-            trials = DirectTrials(session, settings, mode, source, lists_operators=not self._kernels_off)
+            trials = DirectTrials(session, settings, mode, source, has_kernels=not self._kernels_off)
             draws = self._check(trials, reference)
             self._computing_operators = trials.computing_operators
             self._launches = trials.launches

@@ -75,19 +75,20 @@ class DirectTrials:
     Args:
         mode: of the zygote.
         source: of the candidate.
-        lists_operators: whether the probe `operators` may be made.
+        has_kernels: whether the candidate's own kernels compute. Without them the probe `operators` has no meaning, and
+            no race is looked for.
     """
 
     def __init__(
-        self, session: RunnerSession, settings: EvaluationSettings, mode: str, source: str, *, lists_operators: bool
+        self, session: RunnerSession, settings: EvaluationSettings, mode: str, source: str, *, has_kernels: bool
     ) -> None:
         self._session = session
         self._settings = settings
-        self._order = OrderProbe(mode, source)
+        self._order = OrderProbe(mode, source if has_kernels else "")
         self._device = session.device
         self._limit = tolerance(settings)
         self._operators = OperatorsProbe()
-        self._probes = self._enabled_probes(lists_operators=lists_operators)
+        self._probes = self._enabled_probes(lists_operators=has_kernels)
         self._compared_trial = secrets.randbelow(max(1, settings.trials))
         self._earlier_output: Any = None
         self._has_failed = False

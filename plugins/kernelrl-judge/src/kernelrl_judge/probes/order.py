@@ -27,7 +27,7 @@ class OrderProbe(Probe):
 
     Args:
         mode: of the zygote.
-        source: of the candidate.
+        source: of the candidate; empty: the last call is not repeated.
     """
 
     name = "order"
