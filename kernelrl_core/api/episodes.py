@@ -6,9 +6,10 @@ Imports the whole core except the command line.
 from __future__ import annotations
 
 from kernelrl_core.environment.candidate_evaluator import CandidateEvaluator
+from kernelrl_core.environment.checked_kernels import CheckedKernel
 from kernelrl_core.environment.environment import Environment
 from kernelrl_core.environment.evaluation_service import EvaluationService, request_key
-from kernelrl_core.environment.kernel_check import CheckedKernel, check_secret
+from kernelrl_core.environment.kernel_check import check_secret
 from kernelrl_core.environment.one_kernel import evaluate_kernel, find_backends, why_untimed, with_timing
 from kernelrl_core.environment.scoring import Judgement, PromptExamples
 from kernelrl_core.environment.suite import BrokenPair, SuitePair, read_suite

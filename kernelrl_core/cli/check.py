@@ -16,13 +16,9 @@ import click
 from kernelrl_core.cli.colours import colour_of
 from kernelrl_core.cli.junit import JunitCase, write_junit
 from kernelrl_core.cli.output import print_json, print_lines, require_writable, table
-from kernelrl_core.environment.kernel_check import (
-    CheckOptions,
-    CheckResult,
-    component_keys,
-    default_keys,
-    open_check,
-)
+from kernelrl_core.environment.check_options import CheckOptions, component_keys, default_keys
+from kernelrl_core.environment.checked_kernels import CheckResult
+from kernelrl_core.environment.kernel_check import open_check
 from kernelrl_core.environment.turn_text import backend_note, headline, ratio_text, turn_lines, was_only_built
 from kernelrl_core.errors import ExitCode, MissingPrerequisite, UsageError
 from kernelrl_core.planning.load import merge_recipe

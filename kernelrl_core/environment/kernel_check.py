@@ -20,102 +20,35 @@ from typing import Any
 import attrs
 
 from kernelrl_core.environment.candidate_evaluator import CandidateEvaluator
+from kernelrl_core.environment.check_options import CheckOptions, CheckParts, check_parts, is_on_command_line
+from kernelrl_core.environment.checked_kernels import CheckedKernel, CheckResult, KernelJob
 from kernelrl_core.environment.one_kernel import evaluate_kernel, find_backends, why_untimed, with_timing
-from kernelrl_core.environment.scoring import WeightedReward, score, weighted_rewards
+from kernelrl_core.environment.scoring import score
 from kernelrl_core.environment.suite import read_suite
 from kernelrl_core.errors import KernelRLError, MissingPrerequisite, UsageError
 from kernelrl_core.interfaces.evaluators import Evaluator
 from kernelrl_core.interfaces.tasks import TaskSource
 from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.plugins.use import Use
-from kernelrl_core.recipe.evaluation_spec import DEFAULT_EVALUATION, EVALUATION_KEYS, EvaluationSpec, spec_from_parts
-from kernelrl_core.recipe.merge import Merged, merge_layers, override_layers
+from kernelrl_core.recipe.evaluation_spec import EvaluationSpec, spec_from_parts
+from kernelrl_core.recipe.merge import merge_layers, override_layers
 from kernelrl_core.recipe.parts import read_parts
 from kernelrl_core.recipe.prerequisites import require_prerequisites
-from kernelrl_core.recipe.problems import COMMAND_LINE
-from kernelrl_core.recipe.schema import VerdictSettings
 from kernelrl_core.sources.kernel_files import KernelReader, kernel_files
 from kernelrl_core.sources.packages import imported_texts, package_files
 from kernelrl_core.sources.plain_functions import EXTENSION_SUFFIXES
 from kernelrl_core.storage import cache_directory
-from kernelrl_core.tasks.lookup import find_task, needs_source, plain_sources
+from kernelrl_core.tasks.lookup import find_task, plain_sources
 from kernelrl_core.types import DOMAIN_OF_OTHERS, Score, Task, Turn
-from kernelrl_core.types.serialization import to_json
 
 __all__ = [
-    "CheckOptions",
-    "CheckResult",
-    "CheckedKernel",
     "KernelCheck",
-    "KernelJob",
     "check_secret",
-    "component_keys",
-    "default_keys",
     "expected_evaluator",
     "open_check",
-    "why_no_speedup",
 ]
 
 _POLL_S = 0.3
-
-
-@attrs.frozen
-class CheckOptions:
-    """Task, kernels and settings of a check."""
-
-    task: str
-    """Task id, or a file with a task; empty with a suite."""
-    names: tuple[str, ...]
-    """Files and folders with kernels; `-` is standard input."""
-    merged: Merged
-    """Recipe keys; those of the evaluation count."""
-    chosen: tuple[str, str] | None = None
-    """Evaluator and backend, if no other key of the recipe has a say; the evaluator then starts while the specification
-    is read."""
-    timing: bool = True
-    """False: no kernel is timed."""
-    seed: int | None = None
-    """Seed of the inputs; None: random."""
-    cache: bool = False
-    """Use the evaluation cache. Without a seed, the seed is 0."""
-    confine: bool = False
-    """Evaluate the task as one of others: its judge is confined."""
-    watch: bool = False
-    """Evaluate a kernel again when its file changes, without end."""
-    suite: str = ""
-    """Folder or file with many kernels and their tasks, in place of `task` and `names`; see `suite`."""
-    function: str = ""
-    """Function that is the kernel; see `KernelReader`."""
-    path: str = ""
-    """Directory of the user's package; see `KernelReader`."""
-
-
-def default_keys(
-    backend: str | None, evaluator: str | None, overrides: Sequence[str], registry: Registry
-) -> tuple[Merged, tuple[str, str] | None]:
-    """Recipe keys of a check without a recipe, and its evaluator and backend, unless an override may change them.
-
-    Raises:
-        RecipeError: lists the overrides that cannot be read.
-        PluginFailed: an evaluator could not find out whether it serves.
-    """
-    if evaluator is None and not any(key.startswith("evaluator") for key in overrides):
-        evaluator = registry.evaluator_of_check()
-    chosen = (
-        evaluator or DEFAULT_EVALUATION["evaluator"]["use"],
-        backend or DEFAULT_EVALUATION["backend"]["use"],
-    )
-    merged = merge_layers(
-        [Merged(dict(DEFAULT_EVALUATION)), *override_layers([*component_keys(backend, evaluator), *overrides])]
-    )
-    is_open = any(key.startswith(("evaluator", "backend")) for key in overrides)
-    return merged, None if is_open else chosen
-
-
-def component_keys(backend: str | None, evaluator: str | None) -> list[str]:
-    """The overrides that select a backend and an evaluator."""
-    keys = [f"backend.use={backend}"] if backend else []
-    return keys + ([f"evaluator.use={evaluator}"] if evaluator else [])
 
 
 @contextlib.asynccontextmanager
@@ -134,7 +67,7 @@ async def open_check(
     """
     evaluator = await expected_evaluator(*options.chosen, registry) if options.chosen is not None else None
     try:
-        parts = _parts(options, registry)
+        parts = check_parts(options, registry)
         stated_timing = parts.stated_timing
         if not options.timing and stated_timing:
             raise UsageError("--no-timing contradicts evaluation.timing=true", fix="remove one of them")
@@ -167,50 +100,6 @@ async def expected_evaluator(evaluator: str, backend: str, registry: Registry) -
     return made
 
 
-@attrs.frozen
-class _Parts:
-    """What a check needs of a recipe."""
-
-    spec: EvaluationSpec
-    tasks: Use | None
-    """The task source, if the task needs it."""
-    rewards: tuple[WeightedReward, ...]
-    """Empty: no recipe is given."""
-    verdicts: VerdictSettings
-    stated_timing: bool | None
-    """`evaluation.timing` of the command line; None: not set there."""
-    keys: tuple[str, ...]
-    """Recipe keys that were read."""
-
-
-def _parts(options: CheckOptions, registry: Registry) -> _Parts:
-    merged = options.merged
-    own = merged.data.get("tasks")
-    name = str(own.get("use", "")) if isinstance(own, Mapping) else ""
-    with_tasks = own is not None and (bool(options.suite) or needs_source(options.task, name, registry))
-    keys = [*EVALUATION_KEYS]
-    if with_tasks:
-        keys.append("tasks")
-    if merged.data.get("rewards") is not None:
-        keys += ["rewards", "verdicts"]
-    parts = read_parts(merged, keys, registry)
-    spec = spec_from_parts(parts)
-    is_stated = _is_on_command_line(merged, "evaluation", "timing")
-    return _Parts(
-        spec,
-        tasks=parts.get("tasks"),
-        rewards=tuple(weighted_rewards(parts.get("rewards", {}), registry)),
-        verdicts=parts.get("verdicts", VerdictSettings()),
-        stated_timing=spec.settings.timing if is_stated else None,
-        keys=tuple(keys),
-    )
-
-
-def _is_on_command_line(merged: Merged, *key: str) -> bool:
-    origin = merged.origins.get(key)
-    return origin is not None and origin.source == COMMAND_LINE
-
-
 def _confined(task: Task, options: CheckOptions) -> Task:
     """The task with the domain in which the options have it evaluated."""
     return attrs.evolve(task, domain=DOMAIN_OF_OTHERS) if options.confine else task
@@ -233,138 +122,6 @@ def check_secret(seed: int) -> bytes:
 
 
 @attrs.frozen
-class CheckedKernel:
-    """The result of one kernel file."""
-
-    name: str
-    """File as given, or `-`."""
-    turn: Turn
-    """The judged turn: candidate, evaluation, findings and verdict."""
-    wall_s: float
-    """Seconds from the start of the command, or from the change of the file, to the result."""
-    score: Score | None = None
-    """By the rewards of the recipe; None: no recipe is given."""
-
-    @property
-    def cached(self) -> bool:
-        """Whether the evaluation is from the evaluation cache."""
-        evaluation = self.turn.evaluation
-        return evaluation is not None and bool(evaluation.provenance.get("cached"))
-
-    def seconds(self) -> dict[str, float]:
-        """Durations in seconds, which add up to `wall_s`: those of the evaluator, `check` for the checkers, and `wait`
-        for the rest: reading the task, start of the evaluator, queue."""
-        evaluation = self.turn.evaluation
-        spent = dict(evaluation.seconds) if evaluation is not None and not self.cached else {}
-        spent["check"] = spent.get("check", 0.0) + self.turn.seconds.get("check", 0.0)
-        return spent | {"wait": max(0.0, self.wall_s - sum(spent.values()))}
-
-    def row(self, spec: EvaluationSpec, untimed: str) -> dict[str, Any]:
-        """The object that `kernelrl check --json` prints.
-
-        Args:
-            spec: the specification of the evaluation.
-            untimed: the reason why the kernel was not timed; empty if it was.
-        """
-        turn = self.turn
-        evaluation = turn.evaluation
-        described = to_json(evaluation) if evaluation is not None else {}
-        return {
-            "task": turn.task.id,
-            "kernel": self.name,
-            "kernel_sha256": turn.candidate.sha256 if turn.candidate is not None else None,
-            "backend": spec.backend.use,
-            "evaluator": spec.evaluator.use,
-            "outcome": turn.outcome.value,
-            "verdict": turn.verdict.value,
-            "compiled": evaluation is not None and evaluation.compiled,
-            "correct": turn.correct,
-            "score": to_json(self.score) if self.score is not None else None,
-            "tests_passed": described.get("tests_passed", 0),
-            "tests_total": described.get("tests_total", 0),
-            "cast": described.get("facts", {}).get("cast") or None,
-            "dtypes": described.get("facts", {}).get("dtypes"),
-            "runtime_us": evaluation.runtime.median_us if evaluation is not None and evaluation.runtime else None,
-            "baseline_us": evaluation.baseline.median_us if evaluation is not None and evaluation.baseline else None,
-            "speedup": turn.speedup,
-            "speedup_ci": described.get("speedup_ci") if turn.correct else None,
-            "findings": [to_json(finding) for finding in turn.findings],
-            "mismatch": described.get("mismatch"),
-            "message": turn.message,
-            "isolation": described.get("isolation"),
-            "provenance": described.get("provenance", {}),
-            "seconds": {phase: round(seconds, 4) for phase, seconds in self.seconds().items()},
-            "reasons": {} if turn.speedup is not None else {"speedup": why_no_speedup(turn, untimed)},
-        }
-
-
-def why_no_speedup(turn: Turn, untimed: str) -> str:
-    """The reason why a turn has no speedup.
-
-    Args:
-        untimed: the reason why the kernel was not timed, where that is known before its evaluation; else empty.
-    """
-    if not turn.correct:
-        return f"only a correct kernel is timed; the outcome is {turn.outcome.value}"
-    if turn.evaluation is not None and turn.evaluation.not_timed:
-        return turn.evaluation.not_timed
-    return untimed or "a finding ended the evaluation before the kernel was timed"
-
-
-@attrs.frozen
-class KernelJob:
-    """A kernel and its task, as they are evaluated."""
-
-    name: str
-    """File of the kernel, or `-`."""
-    task: Task
-    """The task, in the domain of the options."""
-    text: str
-    """Text of the file."""
-    backend: str
-    """Backend component."""
-    files: tuple[str, ...] = attrs.field(default=(), eq=False)
-    """Files of which a change may change the kernel or its task."""
-
-    @property
-    def place(self) -> tuple[str, str]:
-        """Id of the task, and the kernel's file. They stay equal when the texts change."""
-        return self.task.id, self.name
-
-
-@attrs.frozen
-class CheckResult:
-    """The result of one kernel: its judged turn, or the reason why there is none."""
-
-    job: KernelJob
-    """Kernel and task."""
-    spec: EvaluationSpec
-    """The specification of the evaluation, with the timing that takes place."""
-    untimed: str
-    """The reason why the kernel was not timed; empty if it was."""
-    checked: CheckedKernel | None
-    """The judged kernel; None: there is an `error`."""
-    error: KernelRLError | None = None
-    """In a suite: the task is unusable, or this machine lacks a prerequisite of the kernel."""
-
-    def row(self) -> dict[str, Any]:
-        """The object that `kernelrl check --json` prints. Without a judged kernel, it has the reason as `message`, and
-        `outcome` is None."""
-        if self.checked is not None:
-            return self.checked.row(self.spec, self.untimed)
-        return {
-            "task": self.job.task.id,
-            "kernel": self.job.name,
-            "backend": self.job.backend,
-            "evaluator": self.spec.evaluator.use,
-            "outcome": None,
-            "verdict": None,
-            "correct": False,
-            "message": str(self.error),
-        }
-
-
-@attrs.frozen
 class _Setting:
     """How the kernels of a backend are evaluated."""
 
@@ -383,7 +140,7 @@ class KernelCheck:
     def __init__(
         self,
         options: CheckOptions,
-        parts: _Parts,
+        parts: CheckParts,
         source: TaskSource | None,
         evaluator: Evaluator,
         registry: Registry,
@@ -525,7 +282,7 @@ class KernelCheck:
         """The backend of a kernel: that of the command line, the one that its suite states, or one that finds kernels
         in its text; else the default."""
         default = self._spec.backend.use
-        if _is_on_command_line(self._options.merged, "backend", "use"):
+        if is_on_command_line(self._options.merged, "backend", "use"):
             return default
         texts = "\n".join([text, *imported_texts(text, self._reader.package)])
         return stated or next(iter(find_backends(texts, self._registry)), default)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kernelrl_core.environment.kernel_check import why_no_speedup
+from kernelrl_core.environment.checked_kernels import why_no_speedup
 from kernelrl_core.environment.one_kernel import find_backends
 from kernelrl_core.errors import more
 from kernelrl_core.plugins.registry import Registry

@@ -17,7 +17,7 @@ from kernelrl_command_server import Command, CommandServer
 
 from kernelrl_core.cli.check import _exit_code, _junit_case, _table
 from kernelrl_core.cli.junit import JunitCase, write_junit
-from kernelrl_core.environment.kernel_check import CheckedKernel, CheckResult, KernelJob
+from kernelrl_core.environment.checked_kernels import CheckedKernel, CheckResult, KernelJob
 from kernelrl_core.environment.turn_text import turn_lines
 from kernelrl_core.plugins.registry import registry
 from kernelrl_core.recipe.evaluation_spec import read_evaluation_spec

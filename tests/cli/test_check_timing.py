@@ -9,7 +9,9 @@ from typing import Any, ClassVar
 import attrs
 import pytest
 
-from kernelrl_core.environment.kernel_check import CheckedKernel, default_keys, expected_evaluator
+from kernelrl_core.environment.check_options import default_keys
+from kernelrl_core.environment.checked_kernels import CheckedKernel
+from kernelrl_core.environment.kernel_check import expected_evaluator
 from kernelrl_core.environment.one_kernel import why_untimed
 from kernelrl_core.environment.turn_text import turn_lines
 from kernelrl_core.interfaces.backends import BackendConfig

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from kernelrl_core.cli.check import _watched_lines
-from kernelrl_core.environment.kernel_check import CheckOptions, CheckResult, KernelCheck
+from kernelrl_core.environment.check_options import CheckOptions, check_parts
+from kernelrl_core.environment.checked_kernels import CheckResult
+from kernelrl_core.environment.kernel_check import KernelCheck
 from kernelrl_core.interfaces.evaluators import Evaluator
 from kernelrl_core.plugins.registry import registry
-from kernelrl_core.recipe.evaluation_spec import read_evaluation_spec
 from kernelrl_core.recipe.merge import Merged
 from kernelrl_core.types import BuildStatus, Evaluation, EvaluationRequest, Outcome
 from kernelrl_testing.waiting import DEADLINE_S, wait_until_async
@@ -55,13 +56,14 @@ def watch(tmp_path: Path) -> Watch:
 
     def run(act: Callable[[Endless, AsyncGenerator[CheckResult, None]], Awaitable[None]]) -> None:
         async def watched() -> None:
-            spec = read_evaluation_spec({"backend": {"use": "cpp"}, "evaluator": {"use": "local"}}, registry=registry())
+            merged = Merged({"backend": {"use": "cpp"}, "evaluator": {"use": "local"}})
             names = (str(tmp_path / "kernel.py"),)
             options = CheckOptions(
-                str(tmp_path / "task.py"), names, Merged({}), watch=True, timing=False, path=str(tmp_path / "src")
+                str(tmp_path / "task.py"), names, merged, watch=True, timing=False, path=str(tmp_path / "src")
             )
             evaluator = Endless()
-            check = KernelCheck(options, spec, None, None, evaluator, registry(), lambda line: None)
+            parts = check_parts(options, registry())
+            check = KernelCheck(options, parts, None, evaluator, registry(), lambda line: None)
             async with asyncio.timeout(DEADLINE_S), aclosing(check.results(0.0)) as results:
                 await act(evaluator, results)
             await check.aclose()
