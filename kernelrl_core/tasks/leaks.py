@@ -72,13 +72,17 @@ def decontaminated(tasks: Sequence[Task], held_out: Sequence[Task]) -> tuple[Seq
     by the held-out task that they equal.
     """
     index = NearDuplicates((task.id, task.reference) for task in held_out)
+    held_out_ids = {task.sha256: task.id for task in held_out}
+    equal_to = {sha256: task.id for task in held_out for sha256 in task.equals}
     equals: dict[str, str] = {}
     for task in tasks:
-        has_outputs_of = [one.id for one in held_out if one.sha256 in task.equals or task.sha256 in one.equals]
+        equal_ids = [held_out_ids[sha256] for sha256 in task.equals if sha256 in held_out_ids]
         if found := index.matches(task.reference):
             equals[task.id] = found[0][0]
-        elif has_outputs_of:
-            equals[task.id] = has_outputs_of[0]
+        elif equal_ids:
+            equals[task.id] = equal_ids[0]
+        elif task.sha256 in equal_to:
+            equals[task.id] = equal_to[task.sha256]
     if not equals:
         return tasks, None
     of_held_out: dict[str, list[str]] = {}
