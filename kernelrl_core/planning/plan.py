@@ -187,8 +187,11 @@ def _algorithm_rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
     advantage = facts["advantage"]["use"] + (f" ({_shown(options)})" if options else "")
     if facts["gamma"] is not None:
         advantage += f" of returns: {facts['aggregate']}, gamma {facts['gamma']:g}"
-    warmup = "an unknown number of" if facts["warmup_steps"] is None else facts["warmup_steps"]
-    rate = f"{facts['learning_rate']:g}, {facts['learning_rate_schedule']}, {warmup} warm-up steps"
+    n_warmup = facts["warmup_steps"]
+    warmup = f"{'an unknown number of' if n_warmup is None else n_warmup} warm-up steps"
+    if n_warmup == 1:
+        warmup = "1 warm-up step, which already has the full rate"
+    rate = f"{facts['learning_rate']:g}, {facts['learning_rate_schedule']}, {warmup}"
     norm = "" if facts["max_grad_norm"] is None else f", gradient norm at most {facts['max_grad_norm']:g}"
     top_k = "" if facts["top_k"] < 0 else f", top_k {facts['top_k']}"
     sampling = f"temperature {facts['temperature']:g}, top_p {facts['top_p']:g}{top_k}"

@@ -44,6 +44,11 @@ def test_a_plan_states_the_algorithm() -> None:
     assert (facts["algorithm"]["clip"], facts["algorithm"]["gamma"]) == ([0.9, 1.3], 0.4)
 
 
+def test_a_plan_says_that_one_warm_up_step_has_no_effect() -> None:
+    facts = planned("train.warmup_ratio=0.02", "train.steps=50")
+    assert rows(facts)["learning rate"].endswith(", constant, 1 warm-up step, which already has the full rate")
+
+
 def test_a_plan_of_single_turns_has_no_returns() -> None:
     found = rows(planned("train.loss=importance_sampling"))
     assert "gamma" not in found["advantage"]
