@@ -8,7 +8,8 @@
   method); activations and norms of Hugging Face transformers beside the functions of PyTorch; MultiKernelBench beside
   the tasks of KernelBench with the same name; CUDA-L1's rewritten modules beside its references.
 - Different references that look alike: one operator replaced by a similar one (`planted.INNOCENT`) in the references
-  of all equal pairs, of levels 1 and 2 of KernelBench, and of `starter`. Only those that can be called count.
+  of all equal pairs, of levels 1 and 2 of KernelBench, and of `starter`. Only those that can be called count, and not
+  those of `EQUAL`.
 - The same references with another number in the module. The guard excludes them by their source, which it compares
   without numbers; counted is how many of them the comparison of outputs alone calls equal.
 - Levels 1 and 2 of KernelBench, and the tasks of `starter`, against each other: pairs that the guard calls equal.
@@ -75,6 +76,12 @@ UNEQUAL = {
     "level2/84_Gemm_BatchNorm_Scaling_Softmax": "statistics of evaluation in place of the batch's",
 }
 """Modules of CUDA-L1 that do not compute their task, or whose task is constant, as read by hand."""
+EQUAL = {
+    "x = self.linear(x)\n    x = torch.sum(x, dim=1, keepdim=True)\n": "reductions of one element",
+    "x = torch.mean(x, dim=[2, 3], keepdim=True)\n    x = torch.sum(x, dim=[2, 3], keepdim=True)": "one element",
+    "x = x - x.amin(dim=1, keepdim=True)\n    x = torch.exp(x)\n    x = x / x.sum(": "softmax with another shift",
+}
+"""Part of a changed reference -> why the change has no effect on the outputs, as read by hand."""
 
 # Class -> operator -> expression of x, y and z, and shapes of these inputs.
 OPERATORS: dict[str, dict[str, tuple[str, tuple[tuple[int, ...], ...]]]] = {
@@ -428,13 +435,16 @@ def main() -> None:
         print(json.dumps(numbers), file=sys.stderr)
         practice = {task.id: task.reference for task in source.tasks("practice")}
         held_out = {task.id for task in source.tasks("held_out")}
-        known = _known(runner, {**kernelbench, **starter}, practice, held_out)
+        known = _known(runner, {**kernelbench, **starter})
+        print(json.dumps(known), file=sys.stderr)
+        generated = _generated(runner, {id_: starter[id_] for id_ in held_out}, practice)
     document = {
         "benchmark": "guard_behaviour",
         "equal": {**equal, "dropped_texts": dropped, "unequal_by_reading": UNEQUAL},
         "different": different,
         "other_number": numbers,
         "kernelbench": known,
+        "generated": generated,
         "targets": {"equal": 0.95, "spellings_and_composites": 1.0, "different": 0.01},
         "provenance": origin,
     }
@@ -484,7 +494,7 @@ def _different(runner: ReferenceRunner, changed: list[tuple[str, str]], count: i
     found = equal_tasks(runner, tasks, [other for _, other in chosen])
     probed = set(tasks.keys)
     n_called = by_source = by_behaviour = 0
-    equal = []
+    equal: list[dict[str, Any]] = []
     for (source, other), keys in zip(chosen, found, strict=True):
         if keys is None or sha256_text(source) not in probed:
             continue
@@ -494,14 +504,20 @@ def _different(runner: ReferenceRunner, changed: list[tuple[str, str]], count: i
         by_behaviour += has_outputs
         if has_outputs or (is_near and count == N_DIFFERENT):
             equal.append({"by_source": is_near, "by_behaviour": has_outputs, "source": _model_of(other)})
-    return {
-        "tried": len(chosen),
-        "called": n_called,
-        "by_source": by_source,
-        "by_behaviour": by_behaviour,
-        "share": len(equal) / n_called,
-        "equal": equal,
-    }
+    found_equal = {"tried": len(chosen), "called": n_called, "by_source": by_source, "by_behaviour": by_behaviour}
+    return {**found_equal, **_read(equal, n_called)}
+
+
+def _read(equal: list[dict[str, Any]], n_called: int) -> dict[str, Any]:
+    """Share of those called equal that are different, by `EQUAL`."""
+    rows = [{**row, "reading": _reason(row["source"])} for row in equal]
+    n_wrong = sum(not row["reading"] for row in rows)
+    n_different = n_called - len(rows) + n_wrong
+    return {"different": n_different, "wrong": n_wrong, "share": n_wrong / n_different, "called_equal": rows}
+
+
+def _reason(source: str) -> str:
+    return next((reason for part, reason in EQUAL.items() if part in source), "")
 
 
 def renumbered(source: str) -> Iterator[str]:
@@ -531,24 +547,29 @@ def _model_of(source: str) -> str:
     return ""
 
 
-def _known(
-    runner: ReferenceRunner, every: Mapping[str, str], practice: Mapping[str, str], held_out: set[str]
-) -> dict[str, Any]:
-    """Pairs of equal tasks, and generated tasks that equal a held-out task of `starter`."""
+def _known(runner: ReferenceRunner, every: Mapping[str, str]) -> dict[str, Any]:
     started_s = time.monotonic()
     tasks = probe_tasks(runner, every)
-    sources = {**every, **practice}
-    found = dict(zip(sources, equal_tasks(runner, tasks, list(sources.values())), strict=True))
+    found = dict(zip(every, equal_tasks(runner, tasks, list(every.values())), strict=True))
     pairs = {(min(one, other), max(one, other)) for one in every for other in found[one] or () if one != other}
-    generated = {(one, other) for one in practice for other in found[one] or () if other in held_out}
     return {
         "tasks": len(every),
         "equal_to_themselves": sum(one in (found[one] or ()) for one in every),
         "tasks_not_called": tasks.unprobed,
-        "pairs": _compared(sorted(pairs), sources),
-        "generated_tasks": len(practice),
-        "generated_tasks_equal_to_held_out": _compared(sorted(generated), sources),
+        "pairs": _compared(sorted(pairs), every),
         "seconds": round(time.monotonic() - started_s, 1),
+    }
+
+
+def _generated(runner: ReferenceRunner, held_out: Mapping[str, str], practice: Mapping[str, str]) -> dict[str, Any]:
+    """Generated tasks of `starter` that equal one of its held-out tasks."""
+    tasks = probe_tasks(runner, held_out)
+    found = dict(zip(practice, equal_tasks(runner, tasks, list(practice.values())), strict=True))
+    pairs = sorted((one, other) for one in practice for other in found[one] or ())
+    return {
+        "tasks": len(practice),
+        "held_out_tasks": len(held_out),
+        "equal": _compared(pairs, {**held_out, **practice}),
     }
 
 

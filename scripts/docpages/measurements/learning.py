@@ -66,6 +66,38 @@ RETRIEVAL = (
         ),
     ),
     Measurement(
+        "Guard by outputs",
+        ("guard_behaviour.json",),
+        "guard_behaviour",
+        "Equal references that others wrote, by kind, and different ones that look alike, which the guard calls equal.",
+        (
+            rows(
+                "equal|classes",
+                ("equal references", "@"),
+                ("planted", "references"),
+                ("found by source", "by_source"),
+                ("found by outputs", "by_behaviour"),
+                ("excluded", "excluded"),
+            ),
+            figures(
+                ("equal references excluded", "equal|share", "%"),
+                ("different references", "different|different"),
+                ("different references excluded", "different|share", "%"),
+                ("references with another number, called", "other_number|called"),
+                ("of these equal by outputs", "other_number|by_behaviour"),
+                ("tasks of KernelBench and starter", "kernelbench|tasks"),
+                ("of these not called", lambda data: len(data["kernelbench"]["tasks_not_called"])),
+                ("equal pairs of these", lambda data: sum(map(len, data["kernelbench"]["pairs"].values()))),
+                ("by outputs alone", lambda data: len(data["kernelbench"]["pairs"]["by_behaviour_alone"])),
+                ("generated tasks of starter", "generated|tasks"),
+                (
+                    "of these equal to a held-out task",
+                    lambda data: sum(map(len, data["generated"]["equal"].values())),
+                ),
+            ),
+        ),
+    ),
+    Measurement(
         "Quality of retrieval",
         ("retrieval_quality.json",),
         "retrieval_quality",

@@ -21,7 +21,7 @@ import ast
 import base64
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -84,9 +84,6 @@ def probe_tasks(runner: ReferenceRunner, tasks: Mapping[str, str]) -> ProbedTask
     Args:
         tasks: key -> source of the reference.
     """
-    keys = list(tasks)
-    variants = [(key, source) for key in keys for source in _variants(tasks[key])]
-    drawn = list(runner.run([ReferenceProgram(source, None) for _, source in variants], ()))
     probes: list[Mapping[str, Any]] = []
     numbers: dict[str, int] = {}
 
@@ -98,27 +95,29 @@ def probe_tasks(runner: ReferenceRunner, tasks: Mapping[str, str]) -> ProbedTask
             probes.append({"init": init, "inputs": inputs})
         return numbers[digest]
 
-    by_task: dict[str, list[tuple[str, int, int]]] = {}
-    for (key, source), found in zip(variants, drawn, strict=True):
-        if isinstance(found, dict):
-            own = number_of(found["init"], found["inputs"])
-            wide = number_of(found["init"], found["wide"])
-            by_task.setdefault(key, []).append((source, own, wide))
-    calls = [(key, source, (own, wide)) for key, found in by_task.items() for source, own, wide in found]
-    results = list(runner.run([ReferenceProgram(source, numbers_) for _, source, numbers_ in calls], probes))
     by_way: dict[str, dict[int, _Ways]] = {}
     pairs: dict[str, list[tuple[int, int]]] = {}
-    complete: set[str] = set()
-    for (key, source, (own, wide)), result in zip(calls, results, strict=True):
-        found = [_ways(one, finite=True) for one in result or (None, None)]
-        if any(found[0]) and key not in complete:
-            by_way.setdefault(key, {}).update(zip((own, wide), found, strict=True))
-            pairs.setdefault(key, []).append((own, wide))
-            if source == tasks[key] or len(pairs[key]) == _SMALLER_SIZES:
-                complete.add(key)
+    incomplete = list(tasks)
+    for ladder in (None, *LADDERS):
+        sized = {key: tasks[key] if ladder is None else resized(tasks[key], ladder) for key in incomplete}
+        sources = {key: source for key, source in sized.items() if source is not None}
+        drawn = runner.run([ReferenceProgram(source, None) for source in sources.values()], ())
+        calls = {
+            key: (number_of(found["init"], found["inputs"]), number_of(found["init"], found["wide"]))
+            for key, found in zip(sources, list(drawn), strict=True)
+            if isinstance(found, dict)
+        }
+        results = runner.run([ReferenceProgram(sources[key], pair) for key, pair in calls.items()], probes)
+        for (key, pair), result in zip(calls.items(), results, strict=True):
+            outputs = [_ways(one, finite=True) for one in result or (None, None)]
+            if any(outputs[0]):
+                by_way.setdefault(key, {}).update(zip(pair, outputs, strict=True))
+                pairs.setdefault(key, []).append(pair)
+        n_sizes = 1 if ladder is None else _SMALLER_SIZES
+        incomplete = [key for key in incomplete if len(pairs.get(key, ())) < n_sizes]
     made = ProbedTasks(probes, [], [], [])
     positions: dict[tuple[int, ...], int] = {}
-    for key in keys:
+    for key in tasks:
         of_task = _varying(by_way.get(key, {}))
         if not of_task or not any(of_task[pairs[key][0][0]]):
             made.unprobed.append(key)
@@ -195,14 +194,6 @@ def equal_among(runner: ReferenceRunner, tasks: Mapping[str, str]) -> dict[str, 
     probed = probe_tasks(runner, tasks)
     found = equal_tasks(runner, probed, list(tasks.values()))
     return {key: tuple(one for one in keys or () if one != key) for key, keys in zip(tasks, found, strict=True)}
-
-
-def _variants(source: str) -> Iterable[str]:
-    """The source as it is, then with other sizes: its own inputs may be too large."""
-    yield source
-    for ladder in LADDERS:
-        if (other := resized(source, ladder)) is not None:
-            yield other
 
 
 def _arity(source: str) -> tuple[str, int, float] | None:
