@@ -43,7 +43,7 @@ _SMALLER_SIZES = 2
 _LEAST_FINITE = 0.5
 _ENTRY = "Model"
 _WAYS = 2
-"""Values of parameters: those of the runner, and those of the constructor."""
+"""Values of parameters: those of the constructor, and those of the runner."""
 
 _Output = tuple[tuple[int, ...], npt.NDArray[np.float64]]
 _Ways = tuple[list[_Output] | None, ...]

@@ -17,7 +17,7 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -173,7 +173,7 @@ def _called(program: Mapping[str, Any], probes: Sequence[Mapping[str, Any]], lim
     names = _namespace(program["source"])
     entry = names[program["entry"]]
     own = _arguments(names)
-    known: dict[str, list[Any]] = {}
+    known: dict[str, tuple[Any, list[Any]]] = {}
     found: list[Any] = []
     for number in program["calls"]:
         if time.process_time() > until:
@@ -188,29 +188,31 @@ def _called(program: Mapping[str, Any], probes: Sequence[Mapping[str, Any]], lim
 
 
 def _models(
-    entry: Any, init: Sequence[Any], own: tuple[list[Any], dict[str, Any]], known: dict[str, list[Any]]
-) -> list[Any]:
-    """The model with values that `fill_parameters` sets, then as its constructor leaves it; one if these are equal.
+    entry: Any,
+    init: Sequence[Any],
+    own: tuple[list[Any], dict[str, Any]],
+    known: dict[str, tuple[Any, list[Any]]],
+) -> Iterator[Any]:
+    """The model as its constructor leaves it, then with values that `fill_parameters` sets; one if it has none.
 
-    They have the arguments of the task, or their own if they do not take those.
+    They have the arguments of the task, or their own if they do not take those. Most references of others fail at the
+    first call, so that the second model, which can be large, is made after it.
     """
     candidates = [init, own] if (init[0] or init[1]) and _takes(entry, init) else [own]
     key = repr(candidates)
-    if key in known:
-        return known[key]
-    for position, arguments in enumerate(candidates):
+    for position, arguments in enumerate(() if key in known else candidates):
         try:
-            model = _constructed(entry, arguments)
+            known[key] = (arguments, [_constructed(entry, arguments)])
             break
         except Exception:
             if position == len(candidates) - 1:
                 raise
-    models = [model]
-    if isinstance(model, torch.nn.Module) and next(model.parameters(), None) is not None:
-        fill_parameters(model)
+    arguments, models = known[key]
+    yield models[0]
+    if len(models) == 1 and isinstance(models[0], torch.nn.Module) and next(models[0].parameters(), None) is not None:
         models.append(_constructed(entry, arguments))
-    known[key] = models
-    return models
+        fill_parameters(models[1])
+    yield from models[1:]
 
 
 def _constructed(entry: Any, arguments: Sequence[Any]) -> Any:
