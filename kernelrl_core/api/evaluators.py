@@ -29,7 +29,7 @@ from kernelrl_core.types.packages import package_problem
 from kernelrl_core.types.replies import EmbeddedSource, KernelFact, SourceFacts
 from kernelrl_core.types.serialization import from_json, to_json
 from kernelrl_core.types.tasks import Task
-from kernelrl_devices.leases import HeldLease, gpu_device_name
+from kernelrl_devices.leases import HeldLease, Turn, gpu_device_name
 
 __all__ = [
     "SERVICE_SOCKET",
@@ -64,6 +64,7 @@ __all__ = [
     "TaskAudit",
     "TaskDtypes",
     "TimingFacts",
+    "Turn",
     "Verdict",
     "WrongElement",
     "audit_conditions",

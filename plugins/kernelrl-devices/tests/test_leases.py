@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kernelrl_devices.leases import DeviceLease
+from kernelrl_devices.leases import DeviceLease, Turn
 from kernelrl_testing.waiting import takes, wait_until
 
 LONG_S = 60
@@ -221,3 +222,28 @@ def test_a_shared_lease_reports_a_waiting_timed_section(lease: Callable[[], Devi
             assert timed.entered.wait(LONG_S)
             timed.may_leave.set()
         assert not held.keeps_timed_waiting()
+
+
+def test_a_turn_begins_when_the_one_before_ends_also_if_a_fork_has_its_descriptor(tmp_path: Path) -> None:
+    first = Turn(tmp_path, "contexts", 1, LONG_S)
+    assert first.descriptor is not None
+    fork = os.dup(first.descriptor)
+    second: list[Turn] = []
+    waiting = threading.Thread(target=lambda: second.append(Turn(tmp_path, "contexts", 1, LONG_S)), daemon=True)
+    waiting.start()
+    takes(0.05)
+    assert not second
+    first.end()
+    waiting.join(LONG_S)
+    assert second[0].descriptor is not None
+    second[0].end()
+    os.close(fork)
+
+
+def test_a_process_that_hangs_with_its_turn_does_not_stop_the_others(tmp_path: Path) -> None:
+    hanging = Turn(tmp_path, "contexts", 1, LONG_S)
+    impatient = Turn(tmp_path, "contexts", 1, 0.02)
+    assert impatient.descriptor is None
+    impatient.end()
+    hanging.end()
+    assert Turn(tmp_path, "contexts", 1, LONG_S).descriptor is not None

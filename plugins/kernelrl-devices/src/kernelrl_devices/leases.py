@@ -12,13 +12,15 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import random
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-__all__ = ["DeviceLease", "HeldLease", "gpu_device_name"]
+__all__ = ["DeviceLease", "HeldLease", "Turn", "gpu_device_name"]
 
 _POLL_S = 0.002
+_TURN_POLL_S = 0.01
 _POLITE_S = 3.0
 """Seconds for which a timed section admits shared requests while a holder is slow."""
 _OPEN_S = 0.1
@@ -35,6 +37,40 @@ def gpu_device_name(uuid: str) -> str:
     return f"gpu-{uuid}".replace(" ", "_").replace("/", "_")
 
 
+class Turn:
+    """One of few turns to do something on this machine, held until `end`, or until this process and its forks end.
+
+    A process that hangs with its turn must not stop the others: after `patience_s` they go on without one.
+
+    Args:
+        directory: existing directory of the lock files. No other user may write to it.
+        name: of the work.
+        count: number of turns.
+        patience_s: longest wait.
+    """
+
+    def __init__(self, directory: Path, name: str, count: int, patience_s: float) -> None:
+        until = time.monotonic() + patience_s
+        numbers = random.sample(range(count), count)
+        places = [_open(directory / f"{name}.{number}") for number in numbers]
+        self.descriptor: int | None = None
+        """Holds the turn; None: there is none."""
+        while self.descriptor is None and time.monotonic() < until:
+            self.descriptor = next((place for place in places if _try(place, fcntl.LOCK_EX)), None)
+            if self.descriptor is None:
+                time.sleep(_TURN_POLL_S)
+        for place in places:
+            if place != self.descriptor:
+                os.close(place)
+
+    def end(self) -> None:
+        """Give the turn to another process, also where forks have the descriptor."""
+        if self.descriptor is not None:
+            fcntl.flock(self.descriptor, fcntl.LOCK_UN)
+            os.close(self.descriptor)
+            self.descriptor = None
+
+
 class DeviceLease:
     """Leases of one device.
 
@@ -45,11 +81,11 @@ class DeviceLease:
     """
 
     def __init__(self, directory: Path, device: str, check: Callable[[], None] = lambda: None) -> None:
-        self._waiting = self._open(directory / f"{device}.waiting")
-        self._device = self._open(directory / f"{device}.turn")
-        self._impatient = self._open(directory / f"{device}.impatient")
-        self._slow = self._open(directory / f"{device}.slow")
-        self._asking = self._open(directory / f"{device}.asking")
+        self._waiting = _open(directory / f"{device}.waiting")
+        self._device = _open(directory / f"{device}.turn")
+        self._impatient = _open(directory / f"{device}.impatient")
+        self._slow = _open(directory / f"{device}.slow")
+        self._asking = _open(directory / f"{device}.asking")
         self.check = check
         """Called repeatedly while waiting; its exceptions end the wait."""
 
@@ -151,9 +187,9 @@ class DeviceLease:
         self.check()
         time.sleep(_POLL_S)
 
-    @staticmethod
-    def _open(path: Path) -> int:
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+
+def _open(path: Path) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
 
 
 def _try(descriptor: int, kind: int) -> bool:

@@ -23,7 +23,7 @@ class LocalConfig(EvaluatorConfig):
     """Candidates evaluated concurrently on each GPU; null: one per two cores, at most 8. Trials overlap; a timed
     candidate has the GPU exclusively."""
     build_workers: PositiveInt | None = None
-    """Extensions compiled concurrently; null: one per core that is not reserved for a judge of a GPU."""
+    """Extensions compiled concurrently; null: one per core, less two for each GPU."""
 
     confine_judge: bool = False
     """Confine the judges: the references of all tasks run without network, without files and variables of the user. For

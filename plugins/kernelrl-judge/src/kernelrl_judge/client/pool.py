@@ -35,6 +35,8 @@ from kernelrl_judge.findings import RULES
 __all__ = ["JudgePool"]
 
 _MAX_DEFAULT_GPU_WORKERS = 8
+_CORES_OF_TIMED = 2
+"""Cores that a judge and its runner keep busy while they time a candidate: one candidate of a GPU at a time."""
 
 
 class JudgePool(Evaluator):
@@ -53,8 +55,7 @@ class JudgePool(Evaluator):
     Args:
         workers: number of candidates evaluated concurrently on the CPU; None: one per core.
         gpu_workers: number of candidates evaluated concurrently on each GPU; None: one per two cores, at most 8.
-        build_workers: number of extensions compiled concurrently; None: one per core that is not reserved for a judge
-            of a GPU.
+        build_workers: number of extensions compiled concurrently; None: one per core, less two for each GPU.
         confine: confine also the judges of the user's own tasks.
     """
 
@@ -72,8 +73,8 @@ class JudgePool(Evaluator):
         self._gpus = visible_gpus()
         workers = workers or cores
         gpu_workers = gpu_workers or min(_MAX_DEFAULT_GPU_WORKERS, max(1, cores // 2))
-        # A judge that times a candidate needs a core of its own.
-        self.builds = Builds(build_workers or max(1, cores - gpu_workers * len(self._gpus)))
+        # Compilers have a lower priority than everything else, so that they may use all other cores.
+        self.builds = Builds(build_workers or max(1, cores - _CORES_OF_TIMED * len(self._gpus)))
 
         def judge(environment: Mapping[str, str]) -> JudgeWorker:
             return JudgeWorker(environment, self.builds, confine=confine)

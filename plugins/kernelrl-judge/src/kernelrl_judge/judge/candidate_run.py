@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import attrs
-import torch
 
 from kernelrl_build.lexing import Unreadable
 from kernelrl_core.api.evaluators import (
@@ -24,9 +23,9 @@ from kernelrl_judge.judge.plan import CallKind, EvaluationPlan
 from kernelrl_judge.judge.resources import MEMORY_ERRORS, Loan
 from kernelrl_judge.peer.builds import CandidateBuilds
 from kernelrl_judge.peer.channel import CandidateRaised
-from kernelrl_judge.peer.lease import CandidateLease, patience_s
+from kernelrl_judge.peer.lease import CandidateLease
 from kernelrl_judge.peer.nursery import ZygoteDied
-from kernelrl_judge.peer.process import DeadlinePassed, RunnerEnded, RunnerProcess
+from kernelrl_judge.peer.process import DeadlinePassed, RunnerEnded
 from kernelrl_judge.peer.recordings import CandidateRecordings, NotRecorded, ReplayFailed
 from kernelrl_judge.peer.session import RunnerSession
 from kernelrl_judge.probes.checked_calls import CheckedCalls
@@ -34,6 +33,7 @@ from kernelrl_judge.probes.ownership import Ownership, measure_ownership
 from kernelrl_judge.probes.stress import StressResults
 from kernelrl_judge.probes.stress_calls import compare_stressed, stress_calls
 from kernelrl_judge.probes.trials import TrialResults
+from kernelrl_judge.protocol.device_memory import give_back_spare
 from kernelrl_judge.protocol.failures import lacks_device_memory
 from kernelrl_judge.protocol.frames import ProtocolError
 from kernelrl_judge.replay.capture import Recorder
@@ -150,17 +150,11 @@ def run_candidate(
         kernelrl_build.lexing.Unreadable: kernels are off, and it is not certain that they would only copy.
         MissingPrerequisite, Cancelled, ZygoteDied, NotForked, BuildCrashed and errors of the judge's own device.
     """
-    settings, setting = request.settings, plan.setting
+    setting = plan.setting
     device = setting.device
-    with RunnerProcess(
-        loan.zygotes.zygote(setting),
-        memory_mib=settings.memory_mib,
-        limit_s=settings.timeout_s,
-        patience_s=patience_s(device, timed=settings.timing),
-        # Device memory must be free for the next candidate. On the CPU, processes that end slowly disturb no one.
-        end_s=10.0 if device == "cuda" else 0.5,
-        cancel_watch=loan.cancel_watch,
-    ) as process:
+    # Kernels are off in a last runner with a time limit of its own.
+    starts_next = loan.has_room and not kernels_off
+    with loan.runners.runner(setting, request.settings, starts_next=starts_next) as process:
         lease = CandidateLease(process, loan.leases, device, loan.report_slow)
         toolchain = setting.backend.toolchain(request.backend_options, setting.mode)
         builds = CandidateBuilds(loan.main_process, request, toolchain, kernels_off)
@@ -211,17 +205,10 @@ def run_reference(request: EvaluationRequest, plan: EvaluationPlan, loan: Loan) 
     """
     settings, device = request.settings, plan.setting.device
     zygote = loan.zygotes.zygote(plan.setting)
-    with RunnerProcess(
-        zygote,
-        memory_mib=settings.memory_mib,
-        limit_s=settings.timeout_s,
-        patience_s=patience_s(device, timed=settings.timing),
-        end_s=10.0,
-        cancel_watch=loan.cancel_watch,
-    ) as process:
+    with loan.runners.runner(plan.setting, settings, starts_next=False) as process:
         lease = CandidateLease(process, loan.leases, device, loan.report_slow)
         builds = CandidateBuilds(loan.main_process, request, None, False)
-        RunnerSession(process, lease, builds, device).start()
+        RunnerSession(process, lease, builds, device).start(settings)
     if plan.first is CallKind.NONE:
         return
     reference = loan.references.get(request, device)
@@ -281,7 +268,7 @@ class _CandidateRun:
             `Interruption`: the candidate ended the run.
         """
         with self._phase("start"):
-            self._isolation = self._session.start()
+            self._isolation = self._session.start(self._settings)
         with self._phase("load"):
             self._load()
         match calls:
@@ -372,6 +359,8 @@ class _CandidateRun:
             raise
         self._build = BuildStatus.BUILT
         self._loaded_after_s = time.monotonic() - self._started_at
+        # An earlier runner of this judge may still use the device memory that this one shares now.
+        self._loan.runners.settle()
 
     def _call_directly(self) -> None:
         from kernelrl_judge.probes.direct_trials import DirectTrials
@@ -482,7 +471,7 @@ class _CandidateRun:
                 self._not_timed = str(reason)
         if session.device == "cuda":
             # Windows of large tensors take gigabytes, which the next judge needs.
-            torch.cuda.empty_cache()
+            give_back_spare()
         return measured
 
 

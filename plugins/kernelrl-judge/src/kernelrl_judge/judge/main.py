@@ -116,6 +116,7 @@ def _serve(
             reply({"probed": failure})
         if "request" in message:
             reply(_evaluated(message, resources))
+            resources.runners.settle()
         message = wire.read(requests)
     resources.close()
 

@@ -16,6 +16,7 @@ from kernelrl_judge.peer.cancellation import CancelWatch
 from kernelrl_judge.peer.main_process import MainProcess
 from kernelrl_judge.peer.memory import Arenas
 from kernelrl_judge.peer.nursery import Zygotes
+from kernelrl_judge.peer.runners import Runners
 from kernelrl_judge.protocol.device_memory import DeviceMemoryError, supported
 from kernelrl_judge.protocol.failures import lacks_device_memory
 from kernelrl_judge.replay.capture import Recorder
@@ -27,6 +28,8 @@ __all__ = ["MEMORY_ERRORS", "Loan", "Resources"]
 
 _OTHERS_SHARE = 0.15
 """Share of a GPU's memory that is more than the contexts of a judge and its runner: other programs hold it."""
+_FREE_SHARE = 0.5
+"""Share of a GPU's memory that must be free where a runner waits for the next candidate."""
 MEMORY_ERRORS = (RuntimeError, DeviceMemoryError)
 """Exceptions by which torch and the driver report missing memory, among other errors."""
 
@@ -38,7 +41,9 @@ class Loan:
     zygotes: Zygotes
     references: ReferenceCache
     main_process: MainProcess
-    cancel_watch: CancelWatch
+    runners: Runners
+    has_room: bool
+    """Whether the device has memory for the runner of the next candidate."""
     report_slow: Callable[[], None]
     """Called when a candidate on the CPU keeps the judge waiting."""
     leases: DeviceLease | None
@@ -67,6 +72,7 @@ class Resources:
         confined: bool = False,
     ) -> None:
         self.zygotes = zygotes
+        self.runners = Runners(zygotes, cancel_watch)
         self._cancel_watch = cancel_watch
         self._report_slow = report_slow
         self._references = ReferenceCache()
@@ -101,7 +107,8 @@ class Resources:
                 zygotes=self.zygotes,
                 references=self._references,
                 main_process=self._main_process,
-                cancel_watch=self._cancel_watch,
+                runners=self.runners,
+                has_room=device == "cuda" and not alone and _has_room(),
                 report_slow=self._report_slow,
                 leases=leases,
                 arenas=self._shared_arenas(device),
@@ -118,7 +125,8 @@ class Resources:
         return self._main_process.leases(name) if self._confined else DeviceLease(name, self._cancel_watch.check)
 
     def close(self) -> None:
-        """End the zygotes and free the device memory."""
+        """End runners and zygotes, and free the device memory."""
+        self.runners.close()
         self.zygotes.close()
         if self._arenas is not None:
             self._arenas.close()
@@ -176,6 +184,7 @@ class Resources:
         except (*MEMORY_ERRORS, MemoryError) as error:
             text = str(error)
             if device == "cuda" and lacks_device_memory(text):
+                self.runners.settle()
                 if alone and (held := self._held_by_others()):
                     raise DeviceFault(f"other programs hold {held >> 20} MiB of the GPU's memory") from error
                 raise DeviceFull("the judge has no device memory left for the reference and its inputs") from error
@@ -187,3 +196,8 @@ class Resources:
             if device == "cuda" and ("CUDA" in text or "cuda" in text or "HIP" in text):
                 raise DeviceFault(" ".join(text.split())[:300]) from error
             raise
+
+
+def _has_room() -> bool:
+    free, total = torch.cuda.mem_get_info()
+    return free > _FREE_SHARE * total

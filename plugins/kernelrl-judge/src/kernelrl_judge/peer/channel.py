@@ -63,7 +63,7 @@ class RunnerChannel:
             if frame.kind is FrameKind.COMPILING and kind in _MAY_BUILD:
                 self._wait_for_compilation()
                 continue
-            if frame.kind is FrameKind.FAILED and kind is not FrameKind.STARTED:
+            if frame.kind is FrameKind.FAILED:
                 raise CandidateRaised(decode_failure(frame.body))
             if frame.kind is not kind:
                 raise ProtocolError(f"{frame.kind.name} in the place of {kind.name}")

@@ -25,6 +25,7 @@ from typing import Any, NoReturn
 
 import attrs
 
+from kernelrl_core.api.evaluators import lock_directory
 from kernelrl_judge.protocol.forks import MAX_REASON_BYTES, READY, NotForked, request_fork
 
 __all__ = ["Nursery", "Scratch", "Setting", "Zygote", "ZygoteDied", "ZygoteNotStarted", "Zygotes"]
@@ -35,9 +36,9 @@ _END_S = 5.0
 _SCRATCH_PREFIX = "kernelrl-zygote_"
 _SCRATCH_UNLOCKED_S = 60.0
 _FROM_JUDGE = ("LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "PYTHONPATH")
-_FEW_QUEUES = {"CUDA_DEVICE_MAX_CONNECTIONS": "2"}
-"""Queues of a runner to the GPU. Creating and destroying a context takes the driver 0.2 s with the usual eight queues
-and half of that with two. It creates one context at a time, which limits the number of candidates per minute."""
+_FEW_QUEUES = {"CUDA_DEVICE_MAX_CONNECTIONS": "2", "CUDA_DEVICE_MAX_COPY_CONNECTIONS": "1"}
+"""Queues of a runner to the GPU, for kernels and for copies. The driver has one lock for all GPUs of a machine, and
+holds it longer for each queue of a context that is created or destroyed: 0.2 s in all with the usual eight queues."""
 
 
 class ZygoteDied(Exception):
@@ -146,6 +147,7 @@ class Zygote:
             "target": target,
             "mode": mode,
             "scratch": self._scratch.path,
+            "locks": str(lock_directory()),
             "environment": for_runners,
             "surroundings": {**clean, "HOME": self._scratch.path, "TMPDIR": self._scratch.path, **for_runners},
         }

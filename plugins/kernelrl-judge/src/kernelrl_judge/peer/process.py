@@ -12,6 +12,8 @@ import socket
 import time
 from collections.abc import Callable, Sequence
 
+import attrs
+
 from kernelrl_judge.peer.cancellation import Cancelled, CancelWatch
 from kernelrl_judge.peer.memory import FileExchange
 from kernelrl_judge.peer.nursery import Zygote, ZygoteDied
@@ -22,12 +24,13 @@ from kernelrl_judge.protocol.forks import NotForked
 from kernelrl_judge.protocol.frames import Frame, FrameKind
 from kernelrl_sandbox.freezing import descendants, ran_s, suspended, waited_s
 
-__all__ = ["KEPT_OUTPUT_BYTES", "DeadlinePassed", "RunnerEnded", "RunnerProcess"]
+__all__ = ["KEPT_OUTPUT_BYTES", "DeadlinePassed", "RunnerEnded", "RunnerLimits", "RunnerProcess"]
 
 KEPT_OUTPUT_BYTES = 16_384
 """Kept of a candidate's printed output: as much of its beginning as of its end."""
 _BACKGROUND_NICE = 5
 """Added to the niceness of a slow candidate: a quarter of a CPU core that another candidate needs as well."""
+_START_LIMIT_S = 120.0
 _STATUS_WITHIN_S = 2.0
 """Time in which the supervisor of a runner that has ended reports how."""
 
@@ -53,30 +56,32 @@ class DeadlinePassed(Exception):
     """The candidate's time limit has passed."""
 
 
+@attrs.frozen
+class RunnerLimits:
+    """Limits that a runner enters its sandbox with."""
+
+    memory_mib: int
+    """Memory beyond that of the zygote, in MiB."""
+    cpu_s: int
+    """CPU time, in seconds."""
+
+
 class RunnerProcess:
-    """A running candidate. Use as a context manager: on exit the runner and everything it started are killed.
+    """A runner, before and while it serves its candidate. `close` releases what this process holds for it.
 
     Args:
-        limit_s: wall-clock time from now to `deadline`.
-        patience_s: time that one reply may take before the candidate counts as slow (`receive`).
         end_s: time that the end of the process is waited for.
         cancel_watch: noticed while waiting for a frame.
+
+    Raises:
+        What `Zygote.fork` raises.
     """
 
-    def __init__(
-        self,
-        zygote: Zygote,
-        *,
-        memory_mib: int,
-        limit_s: float,
-        patience_s: float,
-        end_s: float,
-        cancel_watch: CancelWatch,
-    ) -> None:
+    def __init__(self, zygote: Zygote, limits: RunnerLimits, *, end_s: float, cancel_watch: CancelWatch) -> None:
         self._zygote = zygote
-        self._patience_s = patience_s
+        self._patience_s = 0.0
         self._end_s = end_s
-        self.deadline = time.monotonic() + limit_s
+        self.deadline = math.inf
         """On the clock `time.monotonic`. Time that is not the candidate's own is added to it, such as that between a
         reply and the next order."""
         self._replied_at: float | None = None
@@ -97,38 +102,67 @@ class RunnerProcess:
         with contextlib.suppress(OSError):
             fcntl.fcntl(self._log, fcntl.F_SETPIPE_SZ, 1 << 20)
         self._stream, theirs = socket.socketpair()
-        # The limit of CPU time is for processes that escape the clock. Windows and threads may use more than one second
-        # of CPU time per second.
-        limits = {"memory_mib": memory_mib, "cpu_s": int(limit_s * 4) + 60}
+        given = [theirs.fileno(), readable, self.files.outputs, log, status]
         try:
-            self._pid, self._handle = zygote.fork(limits, [theirs.fileno(), readable, self.files.outputs, log, status])
+            self._pid, self._handle = zygote.fork(attrs.asdict(limits), given)
         except Exception:
             self._handle = -1
-            self._close()
+            self.close()
             raise
         finally:
             theirs.close()
             for descriptor in (readable, log, status):
                 os.close(descriptor)
 
-    def __enter__(self) -> RunnerProcess:
-        return self
+    def wait_for_start(self) -> Frame:
+        """The first frame, for which the driver may let this runner wait. No candidate's time passes meanwhile.
 
-    def __exit__(self, *_: object) -> None:
-        self.end()
+        Raises:
+            NotForked: the runner does not start.
+            What `receive` raises.
+        """
+        self.deadline = time.monotonic() + _START_LIMIT_S
+        try:
+            return self.receive(lambda: None)
+        except DeadlinePassed:
+            raise NotForked(f"a runner did not start within {_START_LIMIT_S:.0f} s") from None
+
+    def begin(self, *, limit_s: float, patience_s: float) -> None:
+        """Let the time of the candidate begin.
+
+        Args:
+            limit_s: wall-clock time from now to `deadline`.
+            patience_s: time that one reply may take before the candidate counts as slow (`receive`).
+        """
+        self._patience_s = patience_s
+        self._replied_at = None
+        self.deadline = time.monotonic() + limit_s
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process has not ended."""
+        return not select.select([self._handle], [], [], 0)[0]
+
+    def kill(self) -> None:
+        """Begin to kill the candidate and everything it started. `end` waits for it."""
+        self._signal(signal.SIGTERM)
         self._drain_log()
-        self._close()
 
     def end(self) -> None:
         """Kill the candidate and everything it started, and wait until their resources are free."""
         for number in (signal.SIGTERM, signal.SIGKILL):
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._handle, number)
+            self._signal(number)
             # The supervisor ends after all others. If it has to be killed, they end some time later.
             if select.select([self._handle], [], [], self._end_s)[0]:
-                return
+                break
+        self._drain_log()
 
-    def _close(self) -> None:
+    def _signal(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._handle, number)
+
+    def close(self) -> None:
+        """Release descriptors and shared files."""
         self._stream.close()
         self.files.close()
         for descriptor in (self._log, self._status, self._handle):

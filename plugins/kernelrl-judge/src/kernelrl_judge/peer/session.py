@@ -9,13 +9,13 @@ from typing import Any
 
 import attrs
 
-from kernelrl_core.api.evaluators import Isolation
+from kernelrl_core.api.evaluators import EvaluationSettings, Isolation
 from kernelrl_judge.peer.builds import CandidateBuilds
 from kernelrl_judge.peer.channel import RunnerChannel
-from kernelrl_judge.peer.lease import CandidateLease
+from kernelrl_judge.peer.lease import CandidateLease, patience_s
 from kernelrl_judge.peer.memory import ArenaExchange, Arenas, Exchange
 from kernelrl_judge.peer.process import RunnerProcess
-from kernelrl_judge.protocol.frames import FrameKind
+from kernelrl_judge.protocol.frames import FrameKind, ProtocolError
 from kernelrl_judge.protocol.orders import AttachOrder, ConstructOrder, LoadOrder
 from kernelrl_judge.protocol.values import decode_tree
 from kernelrl_judge.task.parameter_match import ParameterMatch, read_parameter_match
@@ -44,9 +44,16 @@ class RunnerSession:
         self.channel = RunnerChannel(self.process, self.lease, self.builds)
         self.exchange = self.process.files
 
-    def start(self) -> Isolation:
-        """Wait until the sandbox is closed; returns its level and the missing layers."""
-        frame = self.channel.expect(FrameKind.STARTED)
+    def start(self, settings: EvaluationSettings) -> Isolation:
+        """Wait until the sandbox is closed, and let the time of the candidate begin.
+
+        Returns:
+            Level of the isolation, and the missing layers.
+        """
+        frame = self.process.wait_for_start()
+        self.process.begin(limit_s=settings.timeout_s, patience_s=patience_s(self.device, timed=settings.timing))
+        if frame.kind is not FrameKind.STARTED:
+            raise ProtocolError(f"{frame.kind.name} in the place of STARTED")
         missing = [str(layer) for layer in decode_tree(frame.body)]
         return Isolation(isolation_level(missing), tuple(missing))
 

@@ -18,17 +18,19 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
+from kernelrl_core.api.evaluators import Turn
 from kernelrl_judge.protocol.failures import NO_DEVICE_MEMORY, Phase, lacks_device_memory
 from kernelrl_judge.protocol.frames import Frame, FrameKind
 from kernelrl_judge.runner.candidate import Candidate
 from kernelrl_judge.runner.judge_channel import FailureReported, JudgeChannel, flush
 from kernelrl_judge.runner.shared_memory import SharedInputs, SharedOutputs
 from kernelrl_judge.runner.torch_originals import TorchOriginals
-from kernelrl_sandbox import sandbox
+from kernelrl_sandbox import privileges, sandbox
 
 if TYPE_CHECKING:
     from kernelrl_judge.replay.library import Library
@@ -36,6 +38,11 @@ if TYPE_CHECKING:
     from kernelrl_judge.runner.compared_calls import ComparedCalls
     from kernelrl_judge.runner.timed_windows import TimedWindows
 
+_CONTEXTS_AT_A_TIME = 4
+"""Contexts that are created at a time on this machine. The driver creates no more per second if more wait for its lock;
+these would only delay the calls of candidates, which need it as well."""
+_PATIENCE_S = 15.0
+"""Longest wait for a turn to create a context."""
 _FAILED = 70
 """Exit code of a runner that failed by itself."""
 _COPYING_ORDERS = (FrameKind.CONSTRUCT, FrameKind.CALL, FrameKind.IMPOSE, FrameKind.STAGE, FrameKind.RECORD)
@@ -50,6 +57,7 @@ def main(
     mode: str,
     environment: dict[str, str],
     scratch: str,
+    locks: str,
     library: Library | None = None,
 ) -> NoReturn:
     """Serve one candidate and exit. Never returns, whatever the candidate does.
@@ -58,18 +66,27 @@ def main(
         descriptors: of the stream to the judge, the files of inputs and of outputs, the log, and the status for the
             supervisor.
         request: settings of the sandbox as JSON.
+        locks: directory of the lock files of this user.
         library: that replays graphs, if this machine has it.
     """
     code = 0
     is_open = False
     try:
         stream, inputs, outputs, log, status = descriptors
-        missing_layers = _enter_sandbox(stream, inputs, outputs, log, status, request, mode, scratch)
+        kept = {stream, inputs, outputs, log}
+        turn = None
+        if mode == "gpu":
+            privileges.die_with_parent()
+            turn = Turn(Path(locks), "contexts", _CONTEXTS_AT_A_TIME, _PATIENCE_S)
+            if turn.descriptor is not None:
+                kept.add(turn.descriptor)
+        missing_layers = _enter_sandbox(kept, status, request, mode, scratch)
         _redirect_standard_files(log)
         sandbox.scrub(scratch, environment)
         connection = socket.socket(fileno=stream)
-        if mode == "gpu":
+        if turn is not None:
             _make_context()
+            turn.end()
         path = os.path.join(scratch, "candidate.py")
         channel = JudgeChannel(connection, backend, path, spins=mode == "gpu")
         candidate = Candidate(channel, SharedInputs(inputs), SharedOutputs(outputs), backend, mode, path)
@@ -88,17 +105,20 @@ def main(
         os._exit(code)
 
 
-def _enter_sandbox(
-    stream: int, inputs: int, outputs: int, log: int, status: int, request: bytes, mode: str, scratch: str
-) -> list[str]:
-    """Enter the sandbox; returns in a new process with the missing layers."""
+def _enter_sandbox(kept: set[int], status: int, request: bytes, mode: str, scratch: str) -> list[str]:
+    """Enter the sandbox; returns in a new process with the missing layers.
+
+    Args:
+        kept: descriptors that stay open.
+        status: descriptor of the supervisor.
+    """
     settings = json.loads(request)
     missing_layers = sandbox.enter(
         memory_mib=settings["memory_mib"],
         on_gpu=mode == "gpu",
         cpu_s=settings["cpu_s"],
         scratch=scratch,
-        keep={stream, inputs, outputs, log},
+        keep=kept,
         status=status,
         # In timed calls on the CPU, the CPU time of processes that have ended would not be counted. Compilers for a
         # GPU are processes.

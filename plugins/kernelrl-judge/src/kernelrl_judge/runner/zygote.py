@@ -44,6 +44,7 @@ def main(
     target: str,
     mode: str,
     scratch: str,
+    locks: str,
     environment: dict[str, str],
     surroundings: dict[str, str],
 ) -> NoReturn:
@@ -52,6 +53,7 @@ def main(
     Args:
         target: `module:attribute` of the backend's `BackendRunner`.
         scratch: directory for temporary files.
+        locks: directory of the lock files of this user.
         environment: variables of the environment of the runners.
         surroundings: the whole environment of this process, which the backend's modules read.
     """
@@ -84,7 +86,7 @@ def main(
     fork_numbers = itertools.count()
 
     def begin(request: bytes, descriptors: list[int]) -> NoReturn:
-        runner.main(descriptors, request, backend, mode, environment, scratch, library)
+        runner.main(descriptors, request, backend, mode, environment, scratch, locks, library)
 
     def between_forks() -> None:
         if next(fork_numbers) == _MANY_FORKS and mode == "interpreter":
