@@ -41,6 +41,7 @@ from kernelrl_testing.values import make_request
 RESULTS = Path(__file__).parent / "results"
 BLOCK = {"cpu": 50, "cuda": 60}
 SETTLE_S = 20.0
+_PROCESSES_OF_RUNNER = 2
 _PROCESS_NAMESPACE = 2
 """Isolation level from which on candidates have their own PID namespace."""
 WRITABLE = ("/tmp", "/var/tmp", "/dev/shm", "/")
@@ -54,8 +55,9 @@ class Watch:
         self._root = psutil.Process()
 
     def service(self) -> dict[str, list[psutil.Process]]:
-        """This process, its judges, their nurseries and zygotes."""
-        found: dict[str, list[psutil.Process]] = {"main": [self._root], "judges": [], "nurseries": [], "zygotes": []}
+        """This process, its judges, their nurseries and zygotes, and the runners that wait for a candidate."""
+        groups = ("judges", "nurseries", "zygotes", "waiting")
+        found: dict[str, list[psutil.Process]] = {"main": [self._root], **{name: [] for name in groups}}
         for judge in self._root.children():
             if "kernelrl_judge.judge.main" in _words(judge):
                 found["judges"].append(judge)
@@ -66,6 +68,10 @@ class Watch:
             found["zygotes"] += [
                 child for child in nursery.children() if "kernelrl_judge.runner.zygote" in _words(child)
             ]
+        for zygote in found["zygotes"]:
+            runners = zygote.children(recursive=True)
+            # On a GPU one runner waits, under its supervisor. Any other process belongs to a candidate.
+            found["waiting"] += runners if len(runners) == _PROCESSES_OF_RUNNER else []
         return found
 
     def strangers(self) -> list[str]:

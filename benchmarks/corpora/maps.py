@@ -1,6 +1,9 @@
-"""Elementwise kernels of our own, of which no two share a build: the input of `throughput.py`.
+"""Elementwise kernels of our own, of which no two share a build, for `throughput.py` and `evaluator_scaling.py`.
 
-python benchmarks/corpora/maps.py OUTPUT.jsonl --backend triton [--count 140]
+    python benchmarks/corpora/maps.py OUTPUT.jsonl --backend triton [--count 140]
+
+There are 140 of a backend. Beyond these, each has a number in the name of its kernel function, and so in its source, in
+the symbols of its compiled code and in the key of every cache.
 """
 
 from __future__ import annotations
@@ -122,13 +125,25 @@ def kernels(backend: str) -> Iterator[dict[str, str]]:
         }
 
 
+def numbered(backend: str, count: int) -> Iterator[dict[str, str]]:
+    """So many kernels."""
+    found = list(kernels(backend))
+    for index in range(count):
+        row = found[index % len(found)]
+        round_ = index // len(found)
+        if round_:
+            kernel = row["kernel"].replace("map_kernel", f"map_kernel_{round_}")
+            row = {**row, "name": f"{row['name']}/{round_}", "kernel": kernel}
+        yield row
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("output", type=Path)
     parser.add_argument("--backend", choices=("cuda", "triton"), required=True)
     parser.add_argument("--count", type=int, default=140)
     given = parser.parse_args()
-    given.output.write_text("".join(json.dumps(row) + "\n" for row in list(kernels(given.backend))[: given.count]))
+    given.output.write_text("".join(json.dumps(row) + "\n" for row in numbered(given.backend, given.count)))
 
 
 if __name__ == "__main__":

@@ -86,6 +86,32 @@ EVALUATION = (
         "[Several machines](../scaling.md) has the calculation.",
     ),
     Measurement(
+        "Several GPUs",
+        ("evaluator_scaling.json",),
+        "evaluator_scaling",
+        "Candidates per minute with cold caches on the GPUs of one machine, and contexts that its driver creates.",
+        (
+            rows(
+                "parts",
+                ("source tree", "tree"),
+                ("backend", "backend"),
+                ("GPUs", "gpus"),
+                ("cores", "cores"),
+                ("kernels", "kernels"),
+                ("per minute", "per_minute"),
+                ("per minute, without the first and last tenth", "per_minute_middle"),
+            ),
+            rows(
+                "contexts",
+                ("GPUs", "gpus"),
+                ("processes per GPU", "each"),
+                ("queues", "queues"),
+                ("contexts per second", "per_second"),
+            ),
+        ),
+        "[Several machines](../scaling.md#how-many-machines) draws the conclusions.",
+    ),
+    Measurement(
         "Cost of the probes",
         ("probe_overhead_cpu.json", "probe_overhead_cuda.json"),
         "probe_overhead",
