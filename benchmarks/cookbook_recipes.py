@@ -94,9 +94,6 @@ RECIPES = (
     ),
     Recipe("sdft", "sdft.train", f"{_DISTILL} groups_per_batch=2 topk=5 dataset=toolalpaca"),
     Recipe("prompt_distillation", "prompt_distillation.train", f"{_LOOP} file_path=conversations.jsonl max_length=512"),
-    Recipe(
-        "guess_number", "multiplayer_rl.guess_number.train", f"{_LOOP} group_size=4 max_tokens=9 renderer_name=qwen3"
-    ),
 )
 
 

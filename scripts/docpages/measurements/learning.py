@@ -224,4 +224,22 @@ LEARNING = (
             ),
         ),
     ),
+    Measurement(
+        "Recipes of tinker-cookbook",
+        ("cookbook_recipes.json",),
+        "cookbook_recipes",
+        "Recipes of tinker-cookbook, unchanged, from their own command lines, against `kernelrl tinker-server`.",
+        (
+            rows(
+                lambda data: data[0]["recipes"],
+                ("recipe", "recipe"),
+                ("result", "result"),
+                ("LoRA rank", "lora_rank"),
+                ("seconds", "seconds", "s"),
+                ("command", "command"),
+            ),
+        ),
+        "The model is tiny. `runs`: the recipe ended without an error and changed its weights. `refused`: "
+        "the first sample for its loss `stable_reinforce` was refused.",
+    ),
 )
