@@ -11,26 +11,18 @@ second command writes the page, and a chart beside it, from the files of the run
 from __future__ import annotations
 
 import argparse
-import datetime
-import json
-import os
-import signal
 import statistics
-import subprocess
 import sys
-import time
 from collections.abc import Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+
+from slices import Job, run_slice, slices_of
 
 from kernelrl_core.runs.directory import RunDir
 from kernelrl_core.sources.yaml import dump, parse_value
 
 RECIPE = Path(__file__).parents[1] / "recipes" / "quickstart_gpu.yaml"
-MARGIN_S = 12.0
-"""Seconds reserved for saving and for the termination of judges."""
-UNKNOWN_STEP_S = 45.0
 ROWS = 20
 """Maximum number of rows in the page's table."""
 STYLES = ("fast", "middling", "slow")
@@ -46,66 +38,9 @@ measured times.
 Row = dict[str, Any]
 
 
-# --- a slice --------------------------------------------------------------------------------------------------------
-
-
 def train(folder: Path, budget_s: float, overrides: Sequence[str]) -> int:
     """Start or resume the run and stop it in time; return the exit code, which is 0 also for a stopped run."""
-    started = time.monotonic()
-    folder.mkdir(parents=True, exist_ok=True)
-    run = RunDir(folder / "runs" / "gpu")
-    known = run.path.is_dir()
-    if known and run.state()[0] == "finished":
-        print(f"{run.path} is finished", file=sys.stderr)
-        return 0
-    order = ["resume", "runs/gpu"] if known else ["run", str(RECIPE.resolve()), "--name", "gpu", *overrides]
-    command = [sys.executable, "-c", "from kernelrl_core.cli.main import main; main()", *order]
-    environment = {**os.environ, "KERNELRL_CACHE_DIR": str((folder / "cache").resolve())}
-    before = len(run.rows("metrics")) if known else 0
-    # A separate session, so that Ctrl-C in the terminal reaches the run once, through this program.
-    process = subprocess.Popen(command, cwd=folder, env=environment, start_new_session=True)
-    sent = 0
-    while process.poll() is None:
-        try:
-            time.sleep(0.5)
-            left_s = budget_s - (time.monotonic() - started)
-            due = (left_s < reserve_s(run)) + (left_s < MARGIN_S / 2)
-        except KeyboardInterrupt:
-            due = sent + 1
-        if due > sent:
-            process.send_signal(signal.SIGINT)
-            sent += 1
-    code = process.returncode
-    if run.path.is_dir():
-        note_slice(folder, before, len(run.rows("metrics")), time.monotonic() - started)
-        size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-        print(f"{folder}: {size / 1e6:.1f} MB, {run.state()[0]}, {len(run.rows('metrics'))} steps", file=sys.stderr)
-    return 0 if code == 130 else code
-
-
-def reserve_s(run: RunDir) -> float:
-    """Maximum remaining time of the current step, including saving."""
-    rows = run.rows("metrics") if run.journal_path("metrics").exists() else []
-    steps = [row["time/total"] for row in rows]
-    return MARGIN_S + (1.1 * max(steps[-12:]) if steps else UNKNOWN_STEP_S)
-
-
-def note_slice(folder: Path, before: int, after: int, seconds: float) -> None:
-    """Record machine, time and steps of a slice."""
-    import torch
-
-    row = {
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else "none",
-        "cores": len(os.sched_getaffinity(0)),
-        "torch": torch.__version__,
-        "triton": version("triton"),
-        "python": sys.version.split()[0],
-        "steps": [before, after],
-        "seconds": round(seconds),
-    }
-    with (folder / "slices.jsonl").open("a", encoding="utf-8") as file:
-        file.write(json.dumps(row) + "\n")
+    return run_slice(folder, [Job("gpu", str(RECIPE.resolve()), tuple(overrides))], budget_s)
 
 
 # --- the page -------------------------------------------------------------------------------------------------------
@@ -117,7 +52,7 @@ def write_page(folder: Path, page: Path) -> None:
     rows, samples = run.rows("metrics"), run.rows("samples")
     if not rows:
         raise SystemExit(f"{run.path}: no step is finished")
-    slices = [json.loads(line) for line in (folder / "slices.jsonl").read_text().splitlines()]
+    slices = slices_of(folder, "gpu")
     chart = page.with_suffix(".svg")
     chart.write_text(drawn(rows), encoding="utf-8")
     window = max(1, min(5, len(rows) // 2))

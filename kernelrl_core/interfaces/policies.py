@@ -117,6 +117,17 @@ class PolicyConfig(ComponentConfig):
         """Prices in USD per million tokens, by key of the recipe block `cost.prices`: `prompt`, `reply`, `train`."""
         return {}
 
+    def identity(self) -> Mapping[str, Any]:
+        """Identity of the model before training as plain data, such as the hash of its file, computed without loading
+        it. Empty: none.
+
+        The core stores it in `provenance.json`, and `kernelrl resume` refuses another identity.
+
+        Raises:
+            MissingPrerequisite: the model is not installed.
+        """
+        return {}
+
 
 class Policy(ABC):
     """The model and its sampler.

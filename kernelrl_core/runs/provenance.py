@@ -20,7 +20,7 @@ from kernelrl_core.runs.directory import now
 from kernelrl_core.version import __version__
 from kernelrl_devices.gpus import nvidia_gpus
 
-__all__ = ["git_facts", "machine_facts", "provenance", "retriever_identity"]
+__all__ = ["git_facts", "machine_facts", "policy_identity", "provenance", "retriever_identity"]
 
 
 def provenance(
@@ -32,6 +32,7 @@ def provenance(
         **machine_facts(registry),
         "seed": recipe.seed,
         "retriever": retriever_identity(recipe, registry),
+        "policy": policy_identity(recipe),
         "git": git_facts(Path.cwd()),
         "sources": [str(source) for source in sources],
         "overrides": list(overrides),
@@ -68,6 +69,18 @@ def retriever_identity(recipe: Recipe, registry: Registry) -> dict[str, Any]:
     retriever = registry.make("retrievers", use)
     with plugin_boundary(f"retriever {use.use!r}", "identity"):
         return returned_plain(retriever.identity(), f"retriever {use.use!r}", "identity")
+
+
+def policy_identity(recipe: Recipe) -> dict[str, Any]:
+    """`PolicyConfig.identity` of the recipe's policy.
+
+    Raises:
+        MissingPrerequisite: the policy's model is not installed.
+        KernelRLError: the policy failed.
+    """
+    name = f"policy {recipe.policy.use!r}"
+    with plugin_boundary(name, "identity"):
+        return returned_plain(recipe.policy.options.identity(), name, "identity")
 
 
 def _gpus() -> list[str]:

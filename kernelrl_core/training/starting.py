@@ -14,7 +14,7 @@ from kernelrl_core.planning.plan import preflight
 from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.recipe.differences import differences
 from kernelrl_core.runs.directory import RunDir, find_run
-from kernelrl_core.runs.provenance import provenance, retriever_identity
+from kernelrl_core.runs.provenance import policy_identity, provenance, retriever_identity
 from kernelrl_core.training import continuation
 
 __all__ = ["continued_recipe", "create_run", "existing_run", "extended_run", "lock_to_continue"]
@@ -96,13 +96,19 @@ def continued_recipe(run: RunDir, registry: Registry) -> LoadedRecipe:
 
     Raises:
         RecipeError: lists all mistakes of the recipe.
-        UsageError: the index of the run's retriever was changed.
+        UsageError: the index of the run's retriever, or the model of its policy, was changed.
     """
     loaded = continuation.run_recipe(run, registry)
     if retriever_identity(loaded.recipe, registry) != run.provenance().get("retriever", {}):
         raise UsageError(
             f"the retriever searches other data than when run {run.path} started",
             fix="restore the index that the run started with, or start a new run",
+            see="inputs-changed",
+        )
+    if policy_identity(loaded.recipe) != run.provenance().get("policy", {}):
+        raise UsageError(
+            f"the model of the policy is another one than when run {run.path} started",
+            fix="restore the model that the run started with, or start a new run",
             see="inputs-changed",
         )
     return loaded

@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from kernelrl_core.api.policies import (
     Loss,
@@ -18,6 +20,11 @@ from kernelrl_core.api.policies import (
 )
 from kernelrl_core.api.tasks import Outcome
 from kernelrl_testing.core import shape_samples, split_evenly
+
+CHAT_TEMPLATE = (
+    "{% for m in messages %}<|{{ m['role'] }}|>{{ m['content'] }}<|end|>{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
 
 OPERATIONS = {
     "relu": ("torch.relu(x)", "tl.maximum(x, 0.0)"),
@@ -171,3 +178,50 @@ def make_update(loss, optimizer):
         return Update(step, parts, tuple(accumulated), **({"loss": loss(), "optimizer": optimizer()} | settings))
 
     return make
+
+
+@pytest.fixture(scope="session", params=["llama", "gpt2"])
+def model_dir(request, tmp_path_factory) -> Path:
+    """A tiny model with random weights, a vocabulary of bytes and a chat template."""
+    transformers = pytest.importorskip("transformers")
+    directory = tmp_path_factory.mktemp(request.param)
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    text = Tokenizer(models.BPE({symbol: index for index, symbol in enumerate(alphabet)}, []))
+    text.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    text.decoder = decoders.ByteLevel()
+    tokenizer = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=text,
+        eos_token="<|end|>",
+        additional_special_tokens=["<|system|>", "<|user|>", "<|assistant|>"],
+    )
+    tokenizer.chat_template = CHAT_TEMPLATE
+    tokenizer.save_pretrained(directory)
+    torch.manual_seed(0)
+    common = {"vocab_size": len(tokenizer), "eos_token_id": tokenizer.eos_token_id, "bos_token_id": None}
+    if request.param == "llama":
+        config = transformers.LlamaConfig(
+            hidden_size=32,
+            intermediate_size=64,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            max_position_embeddings=256,
+            initializer_range=0.3,
+            **common,
+        )
+        net = transformers.LlamaForCausalLM(config)
+    else:
+        config = transformers.GPT2Config(
+            n_embd=32,
+            n_layer=2,
+            n_head=4,
+            n_positions=256,
+            initializer_range=0.3,
+            resid_pdrop=0.0,
+            embd_pdrop=0.0,
+            attn_pdrop=0.0,
+            **common,
+        )
+        net = transformers.GPT2LMHeadModel(config)
+    net.save_pretrained(directory)
+    return directory

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from tokenizers import Tokenizer, models, pre_tokenizers
 
 from kernelrl_core.api.errors import MissingPrerequisite, UsageError
 from kernelrl_core.api.policies import Message, TrainingSample
@@ -20,58 +19,7 @@ from kernelrl_plugin_torch.policy import TorchPolicy
 
 transformers = pytest.importorskip("transformers")
 
-TEMPLATE = (
-    "{% for m in messages %}<|{{ m['role'] }}|>{{ m['content'] }}<|end|>{% endfor %}"
-    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
-)
 MESSAGES = (Message("system", "Be brief."), Message("user", "Say abc."))
-
-
-@pytest.fixture(scope="session", params=["llama", "gpt2"])
-def model_dir(request, tmp_path_factory) -> Path:
-    directory = tmp_path_factory.mktemp(request.param)
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    text = Tokenizer(models.BPE({symbol: index for index, symbol in enumerate(alphabet)}, []))
-    text.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    from tokenizers.decoders import ByteLevel
-
-    text.decoder = ByteLevel()
-    tokenizer = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=text,
-        eos_token="<|end|>",
-        additional_special_tokens=["<|system|>", "<|user|>", "<|assistant|>"],
-    )
-    tokenizer.chat_template = TEMPLATE
-    tokenizer.save_pretrained(directory)
-    torch.manual_seed(0)
-    common = {"vocab_size": len(tokenizer), "eos_token_id": tokenizer.eos_token_id, "bos_token_id": None}
-    if request.param == "llama":
-        config = transformers.LlamaConfig(
-            hidden_size=32,
-            intermediate_size=64,
-            num_hidden_layers=2,
-            num_attention_heads=4,
-            num_key_value_heads=2,
-            max_position_embeddings=256,
-            initializer_range=0.3,
-            **common,
-        )
-        net = transformers.LlamaForCausalLM(config)
-    else:
-        config = transformers.GPT2Config(
-            n_embd=32,
-            n_layer=2,
-            n_head=4,
-            n_positions=256,
-            initializer_range=0.3,
-            resid_pdrop=0.0,
-            embd_pdrop=0.0,
-            attn_pdrop=0.0,
-            **common,
-        )
-        net = transformers.GPT2LMHeadModel(config)
-    net.save_pretrained(directory)
-    return directory
 
 
 async def started(context, model_dir: Path, **options) -> TorchPolicy:
@@ -212,7 +160,8 @@ def test_transformers_and_peft_load_an_export_with_the_trained_weights(
         net = peft.PeftModel.from_pretrained(net, tmp_path)
     else:
         net = transformers.AutoModelForCausalLM.from_pretrained(tmp_path)
-        assert transformers.AutoTokenizer.from_pretrained(tmp_path).chat_template == TEMPLATE
+        template = transformers.AutoTokenizer.from_pretrained(model_dir).chat_template
+        assert transformers.AutoTokenizer.from_pretrained(tmp_path).chat_template == template
     tokens = torch.tensor([[*sample.prompt_tokens, *sample.tokens]])
     with torch.no_grad():
         scores = net(input_ids=tokens).logits[0].log_softmax(-1)
@@ -260,7 +209,7 @@ def test_a_template_that_adds_a_think_tag_has_a_prefill_and_gets_no_second_tag(
     thinker = tmp_path / "thinker"
     shutil.copytree(model_dir, thinker)
     tokenizer = transformers.AutoTokenizer.from_pretrained(thinker)
-    tokenizer.chat_template = TEMPLATE.replace("<|assistant|>{% endif", "<|assistant|><think>\n{% endif")
+    tokenizer.chat_template = tokenizer.chat_template.replace("<|assistant|>{% endif", "<|assistant|><think>\n{% endif")
     tokenizer.save_pretrained(thinker)
     asked = (Message("user", "hi"),)
     given = [

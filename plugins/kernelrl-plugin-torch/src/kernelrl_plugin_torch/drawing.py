@@ -6,13 +6,16 @@ its row. Probabilities are computed in float64.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor
 
 from kernelrl_core.api.policies import SamplingSettings
 
-__all__ = ["draw", "keep_mask", "uniforms"]
+__all__ = ["HostCopy", "draw", "keep_mask", "uniforms"]
 
 
 def uniforms(seed: int, n: int) -> list[float]:
@@ -21,7 +24,29 @@ def uniforms(seed: int, n: int) -> list[float]:
     return numbers
 
 
-def draw(logits: Tensor, numbers: Tensor, settings: list[SamplingSettings | None]) -> tuple[list[int], list[float]]:
+class HostCopy:
+    """Copies of tensors on the CPU. The constructor only starts the copies, before any later work of a GPU."""
+
+    def __init__(self, *tensors: Tensor) -> None:
+        self._copies = tensors
+        self._done: torch.cuda.Event | None = None
+        if tensors[0].is_cuda:
+            # A copy to other than pinned memory would wait for the GPU.
+            pinned = [torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True) for tensor in tensors]
+            for copy, tensor in zip(pinned, tensors, strict=True):
+                copy.copy_(tensor, non_blocking=True)
+            self._copies = tuple(pinned)
+            self._done = torch.cuda.Event()
+            self._done.record()
+
+    def lists(self) -> list[list[Any]]:
+        """The values, after the copies have ended."""
+        if self._done is not None:
+            self._done.synchronize()
+        return [copy.tolist() for copy in self._copies]
+
+
+def draw(logits: Tensor, numbers: Tensor, settings: Sequence[SamplingSettings | None]) -> tuple[Tensor, Tensor]:
     """Sample one token for each row.
 
     Args:
@@ -30,7 +55,8 @@ def draw(logits: Tensor, numbers: Tensor, settings: list[SamplingSettings | None
         settings: [rows] settings, None for an idle row.
 
     Returns:
-        Tokens, and their natural-log probabilities at `logprobs_temperature` without top_p and top_k; both [rows].
+        Tokens, and their natural-log probabilities at `logprobs_temperature` without top_p and top_k; both [rows], on
+        the device of the logits.
     """
     logits = logits.double()
     temperature = [1.0 if s is None or s.temperature == 0 else s.temperature for s in settings]
@@ -51,7 +77,7 @@ def draw(logits: Tensor, numbers: Tensor, settings: list[SamplingSettings | None
     divisors = [1.0 if s is None else s.logprobs_temperature for s in settings]
     scaled = logits / torch.tensor(divisors, dtype=torch.float64, device=logits.device)[:, None]
     logprobs = scaled.gather(1, tokens) - scaled.logsumexp(-1, keepdim=True)
-    return tokens[:, 0].tolist(), logprobs[:, 0].tolist()
+    return tokens[:, 0], logprobs[:, 0]
 
 
 def keep_mask(weights: Tensor, top_p: float, top_k: int) -> Tensor:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import os
 import re
 from collections.abc import Hashable, Mapping, Sequence
@@ -15,27 +17,36 @@ from torch import Tensor
 from kernelrl_core.api.errors import MissingPrerequisite, UsageError
 from kernelrl_core.api.policies import Message, prompt_opening, require_lossless_tokenizer
 from kernelrl_plugin_torch.config import TorchConfig
-from kernelrl_plugin_torch.devices import usable_device
-from kernelrl_plugin_torch.language_model import Prefix, PromptAndReply, Scores, tempered
+from kernelrl_plugin_torch.devices import free_memory, usable_device
+from kernelrl_plugin_torch.language_model import Decoder, Prefix, PromptAndReply, Scores, tempered
+from kernelrl_plugin_torch.packaged_models import PACKAGED, converted_model
 
 try:
     import transformers
-    from safetensors import SafetensorError
+    from safetensors import SafetensorError, safe_open
     from transformers import DynamicCache
+
+    from kernelrl_plugin_torch.static_decoder import StaticDecoder, supports_static_cache
 except ImportError as missing:
     raise MissingPrerequisite(
         f"policy torch with `model` needs transformers ({missing})", fix="pip install 'kernelrl-plugin-torch[hf]'"
     ) from missing
 
-__all__ = ["HuggingFaceModel"]
+__all__ = ["HuggingFaceModel", "located_model"]
+
+transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call, unused-ignore]
 
 _BUCKET = 64
+_PREFILL_PROMPTS = 32
+"""Prompts in one forward pass before sampling with a static cache."""
 
 
 class HuggingFaceModel:
-    """A loaded model. Prompts of one decoder are padded on the left to a common multiple of 64 tokens."""
+    """A loaded model.
 
-    joins = False
+    On a GPU it samples with a static cache. On the CPU, or with an unusual attention, the rows of a decoder start
+    together, with prompts that are padded on the left to a common multiple of 64 tokens.
+    """
 
     def __init__(self, options: TorchConfig, *, seed: int) -> None:
         """
@@ -45,10 +56,13 @@ class HuggingFaceModel:
             MissingPrerequisite: the model cannot be loaded, or a library or the GPU is missing.
         """
         name = str(options.model)
-        self.device = usable_device(options.device)
+        self.device = usable_device(options.device, options.dtype)
+        located = located_model(name)
+        dtype = getattr(torch, options.dtype)
+        _require_memory(name, Path(located), self.device, dtype)
         try:
-            self._tokenizer = transformers.AutoTokenizer.from_pretrained(_located(name))
-            net = transformers.AutoModelForCausalLM.from_pretrained(_located(name), dtype=getattr(torch, options.dtype))
+            self._tokenizer = transformers.AutoTokenizer.from_pretrained(located)
+            net = transformers.AutoModelForCausalLM.from_pretrained(located, dtype=dtype)
         except (OSError, ValueError) as error:
             raise MissingPrerequisite(
                 f"policy.model: cannot load {name!r}: {str(error).splitlines()[0]}",
@@ -84,6 +98,12 @@ class HuggingFaceModel:
         )
         self._adapted = options.lora_rank is not None
         self.module = (_with_lora(net, options, seed) if self._adapted else net).to(self.device)
+        self._use_static_cache(self.device.type == "cuda" and supports_static_cache(net))
+
+    def _use_static_cache(self, used: bool) -> None:
+        self.joins = used
+        self.prefill_prompts = _PREFILL_PROMPTS if used else 1
+        self._static: StaticDecoder | None = None
 
     def render(self, messages: Sequence[Message]) -> tuple[int, ...]:
         continued = bool(messages) and messages[-1].role == "assistant"
@@ -110,32 +130,44 @@ class HuggingFaceModel:
         text: str = self._tokenizer.decode(kept, skip_special_tokens=False, clean_up_tokenization_spaces=False)
         return text
 
-    def prefill(self, prompt: Sequence[int]) -> Prefix:
+    def prefill(self, prompts: Sequence[Sequence[int]]) -> list[Prefix]:
+        if self.joins:
+            return self._prefill_static(prompts)
+        (prompt,) = prompts
         tokens = torch.tensor([prompt], device=self.device)
         out = self.module(input_ids=tokens, use_cache=True, past_key_values=DynamicCache(), logits_to_keep=1)
         cache = [(layer.keys, layer.values) for layer in out.past_key_values.layers]
-        return Prefix(cache, len(prompt), out.logits[0, -1].float())
+        return [Prefix(cache, len(prompt), out.logits[0, -1].float())]
+
+    def _prefill_static(self, prompts: Sequence[Sequence[int]]) -> list[Prefix]:
+        padded = _left_padded(prompts, self.device)
+        out = self.module(**padded, use_cache=True, past_key_values=DynamicCache(), logits_to_keep=1)
+        layers = [torch.stack([layer.keys, layer.values]) for layer in out.past_key_values.layers]
+        cache = torch.stack(layers)  # [layer, 2, prompt, head, position, size]
+        logits = out.logits[:, -1].float()
+        return [
+            Prefix(cache[:, :, row, :, cache.shape[4] - len(prompt) :].clone(), len(prompt), logits[row])
+            for row, prompt in enumerate(prompts)
+        ]
 
     def shape(self, prompt_tokens: int) -> Hashable:
-        return -(-prompt_tokens // _BUCKET) * _BUCKET
+        return 0 if self.joins else -(-prompt_tokens // _BUCKET) * _BUCKET
 
-    def decoder(self, rows: int, shape: Hashable) -> _Decoder:
+    def decoder(self, rows: int, shape: Hashable) -> Decoder:
+        if self.joins:
+            # Kept, because recording its graphs takes a while.
+            if self._static is None or self._static.rows != rows:
+                self._static = None  # frees its memory first
+                self._static = StaticDecoder(self.module, rows)
+            self._static.clear()
+            return self._static
         assert isinstance(shape, int)
         return _Decoder(self.module, rows, shape, self.device)
 
     def score(self, batch: Sequence[PromptAndReply]) -> Scores:
-        rows = [(*pair.prompt, *pair.reply) for pair in batch]
-        longest, kept = max(map(len, rows)), max(len(pair.reply) for pair in batch) + 1
-        padding = torch.tensor([longest - len(row) for row in rows], device=self.device)[:, None]
-        tokens = torch.tensor([[0] * (longest - len(row)) + list(row) for row in rows], device=self.device)
-        places = torch.arange(longest, device=self.device)[None]
-        logits = self.module(
-            input_ids=tokens,
-            attention_mask=(places >= padding).long(),
-            position_ids=(places - padding).clamp(min=0),
-            use_cache=False,
-            logits_to_keep=kept,
-        ).logits
+        kept = max(len(pair.reply) for pair in batch) + 1
+        padded = _left_padded([(*pair.prompt, *pair.reply) for pair in batch], self.device)
+        logits = self.module(**padded, use_cache=False, logits_to_keep=kept).logits
         # Replies end at the right edge: the n positions before the last one predict a reply of n tokens.
         predicted = [logits[row, kept - 1 - len(pair.reply) : kept - 1] for row, pair in enumerate(batch)]
         distribution = F.log_softmax(tempered(torch.cat(predicted).float(), batch), dim=-1)
@@ -175,6 +207,19 @@ class HuggingFaceModel:
             raise OSError(int(number[1]), os.strerror(int(number[1])), str(directory)) from error
         if not self._adapted:
             self._tokenizer.save_pretrained(directory)
+
+
+def _left_padded(rows: Sequence[Sequence[int]], device: torch.device) -> dict[str, Tensor]:
+    """Arguments of a forward pass over sequences of different lengths, which end at the right edge."""
+    longest = max(map(len, rows))
+    padding = torch.tensor([longest - len(row) for row in rows], device=device)[:, None]
+    tokens = torch.tensor([[0] * (longest - len(row)) + list(row) for row in rows], device=device)
+    places = torch.arange(longest, device=device)[None]
+    return {
+        "input_ids": tokens,
+        "attention_mask": (places >= padding).long(),
+        "position_ids": (places - padding).clamp(min=0),
+    }
 
 
 class _Decoder:
@@ -225,20 +270,45 @@ class _Decoder:
         return cache
 
 
-def _located(name: str) -> str:
-    """The directory or hub id to load.
+def located_model(name: str) -> str:
+    """The directory or hub id to load; a packaged model is converted first.
 
     Raises:
-        UsageError: `name` is a path without a directory.
+        UsageError: `name` is a path without a directory, or the file of a packaged model is damaged.
+        MissingPrerequisite: the package of the model is not installed.
     """
     path = Path(name).expanduser()
     if path.is_dir():
         return str(path)
+    if name in PACKAGED:
+        return str(converted_model(name))
     if path.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1:
         raise UsageError(
             f"policy.model: no such directory: {path}", fix="give an existing directory or a hub id", see="hugging-face"
         )
     return name
+
+
+def _require_memory(name: str, directory: Path, device: torch.device, dtype: torch.dtype) -> None:
+    """Refuse a model whose weights do not fit into the free memory of the device. A hub id is not checked.
+
+    Raises:
+        UsageError: the weights need more memory than is free.
+    """
+    needed = 0
+    for file in directory.glob("*.safetensors"):
+        with contextlib.suppress(SafetensorError), safe_open(file, "pt") as tensors:
+            shapes = [tensors.get_slice(key).get_shape() for key in tensors.keys()]  # noqa: SIM118
+            needed += sum(math.prod(shape) for shape in shapes) * dtype.itemsize
+    free = free_memory(device)
+    if needed > free:
+        smaller = "set policy.dtype=bfloat16, or " if dtype is torch.float32 else ""
+        raise UsageError(
+            f"policy.model: the weights of {name!r} need {needed / 1e9:.1f} GB in {str(dtype).removeprefix('torch.')}, "
+            f"but {free / 1e9:.1f} GB of memory are free on {device}",
+            fix=f"{smaller}use a smaller model or a machine with more memory",
+            see="hugging-face",
+        )
 
 
 def _targets(net: Any, wanted: Sequence[str]) -> str | list[str]:

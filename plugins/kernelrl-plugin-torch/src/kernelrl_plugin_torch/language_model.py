@@ -110,8 +110,11 @@ class LanguageModel(Protocol):
         """Text of the tokens of a reply, without stop tokens."""
         ...
 
-    def prefill(self, prompt: Sequence[int]) -> Prefix:
-        """Run the forward pass over one prompt, in a shape that depends only on its length."""
+    prefill_prompts: int
+    """Maximum number of prompts in one call of `prefill`."""
+
+    def prefill(self, prompts: Sequence[Sequence[int]]) -> list[Prefix]:
+        """Run the forward pass over prompts. With one prompt the shape depends only on its length."""
         ...
 
     def shape(self, prompt_tokens: int) -> Hashable:

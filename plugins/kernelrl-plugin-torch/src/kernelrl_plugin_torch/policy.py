@@ -108,7 +108,8 @@ class TorchPolicy(TrainablePolicy):
                 model, examples, settings, seed=context.seed, say=context.say, stopped=self._stopping.is_set,
                 reply_tokens=context.reply_tokens,
             )  # fmt: skip
-            content: dict[str, Any] = {"weights": model.state()}
+            content: dict[str, Any] = {"weights": self._stored(model.state())}
+            model.load_state(content["weights"])  # equal to those of a later run, which finds them in the cache
             if isinstance(model, ScratchModel):
                 content["tokenizer"] = model.tokenizer.to_json()
             cache.put(key, content)
@@ -156,12 +157,13 @@ class TorchPolicy(TrainablePolicy):
     def _adopt(self, model: LanguageModel) -> None:
         """Sample and train with this model from now on."""
         rows = self._options.sample_rows or (64 if isinstance(model, ScratchModel) else 16)
-        if rows > 1 and not rows_agree(model, rows):
-            one_by_one = model.device.type == "cpu"
+        # On a GPU a reply may depend on its batch: the order of sums varies there.
+        if rows > 1 and model.device.type == "cpu" and not rows_agree(model, rows):
             if self._context is not None:
-                effect = "sampling one reply at a time" if one_by_one else "a reply may depend on other replies"
-                self._context.say(f"policy torch: the rows of a batch of {rows} have different rounding; {effect}")
-            rows = 1 if one_by_one else rows
+                self._context.say(
+                    f"policy torch: the rows of a batch of {rows} have different rounding; sampling one reply at a time"
+                )
+            rows = 1
         self._model, self.context_tokens = model, model.context_tokens
         self._sampler = Sampler(model, rows)
         self._learner = Learner(model, self._options.train_tokens)
@@ -288,7 +290,11 @@ class TorchPolicy(TrainablePolicy):
     async def save(self, directory: Path) -> Mapping[str, Any]:
         def work() -> dict[str, Any]:
             model = _present(self._model)
-            content = {"weights": model.state(), "optimizer": _present(self._learner).state(), "steps": self._steps}
+            content = {
+                "weights": self._stored(model.state()),
+                "optimizer": self._stored(_present(self._learner).state()),
+                "steps": self._steps,
+            }
             write_tensors(directory / _STATE_FILE, content)
             model.save_extras(directory)
             return {
@@ -355,6 +361,16 @@ class TorchPolicy(TrainablePolicy):
                 see="checkpoint-model",
             ) from error
         self._steps = content["steps"] if optimizer else 0
+
+    def _stored(self, values: Any) -> Any:
+        """Containers of tensors, with floats in the dtype of checkpoints."""
+        if self._options.checkpoint_dtype == "float32":
+            return values
+        if isinstance(values, dict):
+            return {key: self._stored(value) for key, value in values.items()}
+        if isinstance(values, Tensor) and values.is_floating_point() and values.dim() > 0:
+            return values.to(torch.bfloat16)
+        return values
 
     def _described(self, weights: Mapping[str, Tensor]) -> str:
         """The model of the policy in words; `weights` have its sizes."""

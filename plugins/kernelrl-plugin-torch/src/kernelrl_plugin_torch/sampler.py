@@ -9,14 +9,14 @@ prompt and its seed.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator, Sequence
 
 import attrs
 import torch
 from torch import Tensor
 
 from kernelrl_core.api.policies import Reply, SamplingSettings
-from kernelrl_plugin_torch.drawing import draw, uniforms
+from kernelrl_plugin_torch.drawing import HostCopy, draw, uniforms
 from kernelrl_plugin_torch.language_model import Decoder, LanguageModel, Prefix
 
 __all__ = ["Request", "Sampler", "rows_agree"]
@@ -82,12 +82,7 @@ class Sampler:
         logits: Tensor | None = None
         while True:
             if logits is None or self._model.joins:
-                for request in self._take(shape, rows.count(None)):
-                    try:
-                        prefix = self._prefix(request.prompt)
-                    except Exception as error:
-                        request.fail(error)
-                        continue
+                for request, prefix in self._prefilled(self._take(shape, rows.count(None))):
                     row = rows.index(None)
                     rows[row] = _Row(request)
                     decoder.admit(row, prefix)
@@ -104,10 +99,17 @@ class Sampler:
                 return
 
     def _advance(self, rows: list[_Row | None], logits: Tensor, decoder: Decoder) -> Tensor:
-        """Sample one token for every busy row; returns the next logits [rows, vocabulary]."""
+        """Sample one token for every busy row; returns the next logits [rows, vocabulary].
+
+        The next step is started before the tokens are looked at: a GPU computes it meanwhile. For a reply that ends
+        with its token, the step is in vain.
+        """
         numbers = torch.tensor([0.0 if row is None else row.next_number() for row in rows], dtype=torch.float64)
         settings = [None if row is None else row.request.settings for row in rows]
-        tokens, logprobs = draw(logits, numbers, settings)
+        drawn = draw(logits, numbers, settings)
+        seen = HostCopy(*drawn)
+        logits = decoder.step(drawn[0])
+        tokens, logprobs = seen.lists()
         for index, row in enumerate(rows):
             if row is None:
                 continue
@@ -117,9 +119,7 @@ class Sampler:
                     row.request.deliver(reply)
                 rows[index] = None
                 decoder.release(index)
-        if not any(rows):
-            return logits
-        return decoder.step(torch.tensor(tokens, device=self._model.device))
+        return logits
 
     def _take(self, shape: Hashable, n: int) -> list[Request]:
         """At most `n` waiting requests of a shape; requests that are no longer wanted are removed."""
@@ -134,14 +134,24 @@ class Sampler:
                 self._queue.append(request)
         return taken
 
-    def _prefix(self, prompt: tuple[int, ...]) -> Prefix:
-        prefix = self._prefixes.pop(prompt, None)
-        if prefix is None:
-            prefix = self._model.prefill(prompt)
-        self._prefixes[prompt] = prefix
-        if len(self._prefixes) > _KEPT_PREFIXES:
+    def _prefilled(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Prefix]]:
+        """The requests with their prompts after the forward pass; a request fails if its prompt does."""
+        unknown = list(dict.fromkeys(request.prompt for request in requests if request.prompt not in self._prefixes))
+        failed: dict[tuple[int, ...], Exception] = {}
+        for start in range(0, len(unknown), self._model.prefill_prompts):
+            prompts = unknown[start : start + self._model.prefill_prompts]
+            try:
+                self._prefixes.update(zip(prompts, self._model.prefill(prompts), strict=True))
+            except Exception as error:
+                failed.update(dict.fromkeys(prompts, error))
+        for request in requests:
+            if request.prompt in failed:
+                request.fail(failed[request.prompt])
+            else:
+                self._prefixes.move_to_end(request.prompt)
+                yield request, self._prefixes[request.prompt]
+        while len(self._prefixes) > _KEPT_PREFIXES:
             self._prefixes.popitem(last=False)
-        return prefix
 
 
 class _Row:
@@ -186,11 +196,13 @@ def rows_agree(model: LanguageModel, rows: int) -> bool:
     """
     model.module.eval()
     joined = model.joins and rows > 1
-    longest = model.prefill([index * 11 % 251 for index in range(max(1, model.context_tokens - 8))]) if joined else None
+    longest: Prefix | None = None
+    if joined:
+        (longest,) = model.prefill([[index * 11 % 251 for index in range(max(1, model.context_tokens - 8))]])
     for length in (23, 150, 300, 600) if joined else (23,):
         if length >= model.context_tokens:
             continue
-        prefix = model.prefill([index * 7 % 251 for index in range(length)])
+        (prefix,) = model.prefill([[index * 7 % 251 for index in range(length)]])
         equal, mixed = (model.decoder(rows, model.shape(length)) for _ in range(2))
         for row in range(rows):
             equal.admit(row, prefix)

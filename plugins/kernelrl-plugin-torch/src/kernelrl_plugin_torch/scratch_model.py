@@ -174,6 +174,7 @@ class ScratchModel:
     """The `LanguageModel` from scratch, with its tokenizer."""
 
     joins = True
+    prefill_prompts = 1
 
     def __init__(
         self,
@@ -211,11 +212,12 @@ class ScratchModel:
     def decode(self, tokens: Sequence[int]) -> str:
         return self.tokenizer.decode(tokens)
 
-    def prefill(self, prompt: Sequence[int]) -> Prefix:
+    def prefill(self, prompts: Sequence[Sequence[int]]) -> list[Prefix]:
+        (prompt,) = prompts
         cache: list[tuple[Tensor, Tensor]] = []
         tokens = torch.tensor([prompt], device=self.device)
         hidden = self._net(tokens, torch.arange(len(prompt), device=self.device)[None], None, cache)
-        return Prefix(cache, len(prompt), self._net.logits(hidden[0, -1:])[0])
+        return [Prefix(cache, len(prompt), self._net.logits(hidden[0, -1:])[0])]
 
     def shape(self, prompt_tokens: int) -> Hashable:
         return self.context_tokens

@@ -11,7 +11,9 @@ __all__ = ["command"]
 
 
 @click.command("tinker-server")
-@click.option("--model", default="tiny", show_default=True, help="tiny, a directory, or a Hugging Face hub id.")
+@click.option(
+    "--model", default="tiny", show_default=True, help="tiny, smollm2-135m, a directory, or a Hugging Face hub id."
+)
 @click.option("--state", type=click.Path(path_type=Path), default=Path("tinker-server"), show_default=True,
               help="Directory of checkpoints and sessions; a restarted server continues from it.")  # fmt: skip
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")

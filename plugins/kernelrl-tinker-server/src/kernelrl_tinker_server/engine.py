@@ -53,13 +53,14 @@ class Engine:
         self.trainable = [name for name, parameter in model.module.named_parameters() if parameter.requires_grad]
         """Names of the parameters that a run trains, unless it freezes them."""
         with torch.inference_mode():
-            self.vocabulary = len(model.prefill([0]).logits)
+            (prefix,) = model.prefill([[0]])
+            self.vocabulary = len(prefix.logits)
             """Number of token ids that the model knows."""
         self._runs: dict[str, _Run] = {}
         self._owner: _Run | Weights = self.base
         """The run or the sampler weights that the model has loaded."""
-        alike = rows == 1 or rows_agree(model, rows)
-        self.sampler = Sampler(model, rows if alike or model.device.type != "cpu" else 1)
+        alike = rows == 1 or model.device.type != "cpu" or rows_agree(model, rows)
+        self.sampler = Sampler(model, rows if alike else 1)
 
     # --- training -------------------------------------------------------------------------------------------------
 

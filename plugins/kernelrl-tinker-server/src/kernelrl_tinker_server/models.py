@@ -72,7 +72,8 @@ def load_served_model(name: str, options: TorchConfig, state: Path) -> tuple[Lan
     """Load a model by name.
 
     Args:
-        name: `tiny`, a directory of `warm_started_model`, or a Hugging Face directory or hub id.
+        name: `tiny`, a directory of `warm_started_model`, or a value of `policy.model` of policy `torch`: a packaged
+            model, a Hugging Face directory or a hub id.
         options: device, threads and, for a Hugging Face model, adapters and dtype of the weights.
         state: directory of the server; the bundled model is written there, so that clients find its tokenizer.
 
@@ -94,12 +95,13 @@ def load_served_model(name: str, options: TorchConfig, state: Path) -> tuple[Lan
         return model, served
     from huggingface_hub.utils import logging as hub_logging
 
-    from kernelrl_plugin_torch.huggingface import HuggingFaceModel
+    from kernelrl_plugin_torch.huggingface import HuggingFaceModel, located_model
 
     hub_logging.set_verbosity_error()  # the hub logs a line per retry; the final error is more useful
     targets = ("all-linear", "unembed") if options.lora_rank else ()  # a run freezes the parts it does not train
     loaded = HuggingFaceModel(attrs.evolve(options, model=name, lora_targets=targets), seed=0)
-    return loaded, ServedModel((name,), "huggingface", name, _special_tokens(name))
+    where = located_model(name)
+    return loaded, ServedModel((name,), "huggingface", where, _special_tokens(where))
 
 
 def _make_tiny(directory: Path) -> None:
