@@ -118,6 +118,7 @@ def test_the_lowest_version_of_a_dependency_is_the_same_everywhere() -> None:
     [
         ("quickstart", "quickstart"),
         ("quickstart_cpp", "quickstart"),
+        ("smollm2_gpu", "smollm2"),
         ("quickstart_raicl", "quickstart,retrieval"),
         ("tinker_local", "quickstart,tinker-local"),
         ("kevin", "cuda,loggers,tinker"),

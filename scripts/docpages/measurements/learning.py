@@ -179,6 +179,50 @@ LEARNING = (
         ),
     ),
     Measurement(
+        "Sampling of a Hugging Face model on a GPU",
+        ("sampling.json",),
+        "sampling",
+        "256 replies of 256 tokens with LoRA adapters in bfloat16, and a training step with one sample per row.",
+        (
+            figures(
+                ("sampled tokens per second", "kernelrl|tokens_per_second"),
+                ("model, per token", "kernelrl|milliseconds|model", "ms"),
+                ("drawing, per token", "kernelrl|milliseconds|draw", "ms"),
+                ("memory", "kernelrl|peak_gb", "GB"),
+                ("trained tokens per second", "training|16384|tokens_per_second"),
+                ("mean gap of log-probabilities to the learner's", "agreement|logprob_gap_mean"),
+            ),
+        ),
+        "`transformers.generate` with a dynamic cache did not finish three such batches in 70 s, its start "
+        "included; with a static cache it was not run.",
+    ),
+    Measurement(
+        "A pretrained model on a GPU",
+        ("smollm2_gpu.json",),
+        "learning",
+        "Recipe `smollm2_gpu` with one seed, 90 steps of warm start and 64 samples per step.",
+        (
+            figures(
+                ("held-out kernels after the warm start", "held_out_after_warm_start|num_samples"),
+                ("correct", "held_out_after_warm_start|correct_rate", "%"),
+                ("built", "held_out_after_warm_start|compile_rate", "%"),
+            ),
+            rows(
+                "steps",
+                ("step", "step"),
+                ("correct", "kernel/correct_rate", "%"),
+                ("reward", "reward/mean"),
+                ("seconds", "time/total"),
+                ("waiting for a worker or device", "time/in_waiting"),
+                ("evaluating", "time/in_evaluating"),
+                ("sampling", "time/in_sampling"),
+                ("training", "time/in_training"),
+            ),
+        ),
+        "It shows that the parts work together, not that the model learns: other seeds, controls and the held-out "
+        "tasks at the end were not run.",
+    ),
+    Measurement(
         "Feedback in the second turn",
         ("multi_turn_feedback.json",),
         "multi_turn_feedback",
