@@ -69,6 +69,10 @@ class IncompleteResponse(Exception):
         self.fix = fix
 
 
+_START = "start the server, or correct policy.base_url"
+"""What solves a missing connection."""
+
+
 class Unavailable(Exception):
     """The endpoint is overloaded or unreachable; a retry may succeed.
 
@@ -76,11 +80,12 @@ class Unavailable(Exception):
         message: the failure; contains no secret.
         wait_s: the delay in seconds that the endpoint requests, if any.
         may_cost: the endpoint may have worked on the request.
+        fix: what solves it, if it lasts.
     """
 
-    def __init__(self, message: str, wait_s: float | None = None, *, may_cost: bool = False) -> None:
+    def __init__(self, message: str, wait_s: float | None = None, *, may_cost: bool = False, fix: str) -> None:
         super().__init__(message)
-        self.message, self.wait_s, self.may_cost = message, wait_s, may_cost
+        self.message, self.wait_s, self.may_cost, self.fix = message, wait_s, may_cost, fix
 
 
 class Endpoint:
@@ -129,9 +134,9 @@ class Endpoint:
         except (UsageError, MissingPrerequisite):
             raise
         except KernelRLError as error:
-            raise MissingPrerequisite(
-                error.message, fix="start the server, or correct policy.base_url", see="openai"
-            ) from None
+            cause = error.__cause__
+            fix = cause.fix if isinstance(cause, Unavailable) else _START
+            raise MissingPrerequisite(error.message, fix=fix, see="openai") from None
 
     def limit(self, max_tokens: int) -> dict[str, int]:
         """The field that limits the reply's tokens, under this server's name for it."""
@@ -185,7 +190,7 @@ class Endpoint:
             waited = time.monotonic() - began
             failure = f"{self._where}: {error.message}, for {waited:.0f} s"
             if error.may_cost and not self._options.resend:
-                raise InfrastructureError(f"{self._where}: {error.message}", see="openai") from None
+                raise InfrastructureError(f"{self._where}: {error.message}", fix=error.fix, see="openai") from None
             # A response before the first failure does not show that the endpoint still serves.
             if self._last_response > first_failure:
                 raise InfrastructureError(failure) from None
@@ -195,7 +200,7 @@ class Endpoint:
                 "--output; kernelrl optimize with the same arguments); a lower policy.max_concurrent reduces its load, "
                 "a higher policy.patience_s retries longer",
                 see="openai",
-            ) from None
+            ) from error
         self._last_response = time.monotonic()
         return result
 
@@ -224,10 +229,10 @@ class Endpoint:
             )
         except openai.APITimeoutError as error:
             message = f"no response within {self._options.timeout_s:g} s"
-            raise Unavailable(message, may_cost=_was_sent(error)) from None
+            raise Unavailable(message, may_cost=_was_sent(error), fix="raise policy.timeout_s") from None
         except openai.APIConnectionError as error:
             message = f"no connection ({self._clean(str(error.__cause__ or error))})"
-            raise Unavailable(message, may_cost=_was_sent(error)) from None
+            raise Unavailable(message, may_cost=_was_sent(error), fix=_START) from None
         except openai.APIStatusError as error:
             raise await self._refused(error) from None
         except (openai.OpenAIError, ValueError) as error:
@@ -262,7 +267,8 @@ class Endpoint:
                 see="openai",
             )
         if status in (408, 409, 425, 429) or status >= 500:
-            return Unavailable(f"status {status} ({text})", _retry_after(error))
+            fix = "try again later, or raise policy.patience_s"
+            return Unavailable(f"status {status} ({text})", _retry_after(error), fix=fix)
         if status == 404 or "model" in text.lower():
             served = await self.models()
             if served and self._options.model not in served:
