@@ -103,6 +103,14 @@ def test_a_copy_of_an_input_is_named() -> None:
     assert [one.kind for one in found(given.abs(), given, given).causes] == [Cause.COPY, Cause.RANGE]
 
 
+def test_elements_that_nothing_wrote_are_named_beside_those_that_are_wrong_for_it() -> None:
+    expected = numbers(60, 100)
+    actual = filled(0xFEFEFEFE)(expected * 1.25)
+    causes = found(expected, actual).causes
+    assert [one.kind for one in causes] == [Cause.UNWRITTEN, Cause.FACTOR]
+    assert causes[0].evidence.endswith("nothing wrote them: the last 24 of 100 columns.")
+
+
 def test_noise_has_no_cause() -> None:
     expected = numbers(60, 100)
     assert found(expected, expected + 0.1 * numbers(60, 100, seed=4)).causes == ()

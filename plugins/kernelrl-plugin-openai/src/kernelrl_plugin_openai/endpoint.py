@@ -70,7 +70,7 @@ class IncompleteResponse(Exception):
 
 
 _START = "start the server, or correct policy.base_url"
-"""What solves a missing connection."""
+"""The action that solves a missing connection."""
 
 
 class Unavailable(Exception):
@@ -80,7 +80,7 @@ class Unavailable(Exception):
         message: the failure; contains no secret.
         wait_s: the delay in seconds that the endpoint requests, if any.
         may_cost: the endpoint may have worked on the request.
-        fix: what solves it, if it lasts.
+        fix: the action that solves it, if it lasts.
     """
 
     def __init__(self, message: str, wait_s: float | None = None, *, may_cost: bool = False, fix: str) -> None:

@@ -14,7 +14,7 @@ import torch
 
 from kernelrl_core.api.evaluators import Cause, MismatchCause
 from kernelrl_judge.protocol.trees import decoded, tensors
-from kernelrl_judge.task.wrong_region import WrongRegion, spread_places
+from kernelrl_judge.task.wrong_region import WrongRegion, spread_places, wrong_region
 
 __all__ = ["likely_causes"]
 
@@ -72,7 +72,14 @@ def likely_causes(
     sample = _sample(expected, actual, wrong)
     filled = _filled(sample, actual)
     if filled is not None:
-        return (filled, *_boundaries(region))
+        part = _unwritten_region(actual, wrong) if filled.kind is Cause.UNWRITTEN else None
+        if part is None:
+            return (filled, *_boundaries(region))
+        # The others may be wrong because of the part that is missing.
+        finite = torch.isfinite(sample.actual) & (sample.actual.abs() < _HUGE)
+        relation = _relation(_part(sample, finite), expected, actual, wrong, inputs) if bool(finite.any()) else None
+        filled = attrs.evolve(filled, evidence=f"{filled.evidence.removesuffix('.')}: {part.text}.")
+        return (filled, *([] if relation is None else [relation]), *_boundaries(part))
     finite = torch.isfinite(sample.expected) & torch.isfinite(sample.actual)
     if not bool(finite.any()):
         return (*_undefined(sample), *_ranges(expected, wrong, inputs), *_boundaries(region))
@@ -135,6 +142,15 @@ def _new_memory(sample: _Sample, dtype: torch.dtype) -> torch.Tensor:
         return torch.zeros(len(sample.bytes), dtype=torch.bool)
     nan = torch.tensor([float("nan")], dtype=dtype).view(torch.uint8)
     return (sample.bytes == nan).all(1)
+
+
+def _unwritten_region(actual: torch.Tensor, wrong: torch.Tensor) -> WrongRegion | None:
+    """The region of the elements that nothing wrote; None if these are all wrong ones, or the dtype is a rare one."""
+    if actual.dtype not in (torch.float64, torch.float32, torch.bfloat16, torch.float16):
+        return None
+    unwritten = wrong & ~(actual.abs() < _HUGE).to(wrong.device)
+    count = int(unwritten.sum())
+    return wrong_region(unwritten) if 0 < count < int(wrong.sum()) else None
 
 
 def _unwritten(share: float) -> MismatchCause:
