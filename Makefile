@@ -8,6 +8,7 @@
 #   make dist         setup, then build and check wheels and source distributions of all packages in dist/
 #   make test-oldest  setup, then the tests of the core with the oldest versions of its dependencies
 #   make test-newest  setup, then the same with the newest
+#   make test-sdk     setup, then the tests of policy `tinker` with the oldest version of Tinker's SDK
 # Variables:
 #   TORCH_INDEX=URL     additional package index for PyTorch, for example one with CPU-only wheels
 #   PYTHON=python3.12   interpreter that creates .venv
@@ -21,7 +22,7 @@ DOCS_STAMP := $(VENV)/.installed-docs
 PROJECTS := pyproject.toml $(wildcard plugins/*/pyproject.toml) requirements.txt constraints.txt
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 
-.PHONY: setup quickstart test lint docs format dist test-oldest test-newest
+.PHONY: setup quickstart test lint docs format dist test-oldest test-newest test-sdk
 
 setup: $(STAMP)
 
@@ -77,3 +78,9 @@ test-oldest test-newest: setup
 	$(subst -m pip,-m pip --python build/$@,$(PIP)) --constraint build/$@/dependencies.txt \
 	  $(shell grep '^torch==' constraints.txt) $(patsubst %,--editable %,$(wildcard plugins/*))
 	build/$@/bin/python -m pytest tests
+
+# The cookbook of constraints.txt needs a newer SDK.
+test-sdk: setup
+	rm -rf build/$@
+	$(PIP) --no-deps --target build/$@ 'tinker==0.25.*' 'tinker-cookbook==0.5.7'
+	PYTHONPATH=build/$@ $(BIN)/python -m pytest plugins/kernelrl-plugin-tinker/tests

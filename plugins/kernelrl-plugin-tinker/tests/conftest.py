@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -30,6 +31,8 @@ from kernelrl_tinker_server.local import LocalServer
 
 os.environ["TINKER_TELEMETRY"] = "0"
 
+STATUS = {"refused": 401, "missing": 404, "conflict": 409, "storm": 429, "broken": 500}
+PAGE = "<!DOCTYPE html>\n<html>\n<head><title>Sign in</title></head>\n<body>Welcome</body>\n</html>\n"
 MESSAGES = (Message("user", "Write relu.\n"),)
 OPERATIONS = ("relu", "exp", "abs", "sin", "cos", "neg")
 
@@ -205,8 +208,10 @@ def make_proxy():
 class FaultyProxy:
     """Forwards requests, except those with a fault.
 
-    A fault is one of `refused` (401), `storm` (429), `broken` (500), `half` (the connection closes in the middle of the
-    response), `hang` (no response), `failed` (the response reports that the request failed at the server).
+    A fault is one of `refused` (401), `missing` (404), `conflict` (409), `storm` (429), `broken` (500), `page` (a page
+    of HTML), `gateway` (the same with status 502), `half` (the connection closes in the middle of the response), `hang`
+    (no response), `failed` (the response reports that the request failed at the server), `no ids` (the response lacks
+    the ids of samples, as of servers for SDK 0.25), `no model` (422 for weights that are loaded into no model).
     """
 
     def __init__(self, target: str) -> None:
@@ -260,9 +265,13 @@ class FaultyProxy:
         body = await request.read()
         self.seen.append(request.path)
         what = self._due(request.path)
-        if what in ("refused", "storm", "broken"):
-            status = {"refused": 401, "storm": 429, "broken": 500}[what]
-            return web.json_response({"detail": what}, status=status)
+        if what in STATUS:
+            return web.json_response({"detail": what}, status=STATUS[what])
+        if what in ("page", "gateway"):
+            return web.Response(text=PAGE, content_type="text/html", status=200 if what == "page" else 502)
+        if what == "no model" and b'"model_id"' not in body:
+            detail = [{"type": "missing", "loc": ["body", "model_id"], "msg": "Field required"}]
+            return web.json_response({"detail": detail}, status=422)
         if what == "failed":
             return web.json_response({"error": "a worker died", "category": "server"})
         if what == "hang":
@@ -273,6 +282,10 @@ class FaultyProxy:
         ) as forwarded:
             content = await forwarded.read()
             response = web.StreamResponse(status=forwarded.status, headers={"Content-Type": forwarded.content_type})
+        if what == "no ids":
+            fields = json.loads(content)
+            del fields["sample_sequence_ids"]
+            return web.json_response(fields)
         if what != "half":
             return web.Response(body=content, status=response.status, headers=response.headers)
         response.content_length = len(content) + 100

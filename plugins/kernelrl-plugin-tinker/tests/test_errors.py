@@ -13,7 +13,7 @@ from kernelrl_plugin_tinker.service import explained
 STATUS = {
     400: tinker.BadRequestError,
     401: tinker.AuthenticationError,
-    402: tinker.BillingError,
+    402: getattr(tinker, "BillingError", tinker.APIStatusError),  # SDKs before 0.26 have none
     403: tinker.PermissionDeniedError,
     404: tinker.NotFoundError,
     409: tinker.ConflictError,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import re
 from collections.abc import Iterable, Mapping
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
@@ -20,6 +22,8 @@ __all__ = ["CHAT_TEMPLATE", "LOSSES", "LocalModel", "TinkerConfig", "problems_of
 CHAT_TEMPLATE = "chat_template"
 """Value of `renderer`: the tokenizer's own template."""
 LOSSES = frozenset({"importance_sampling", "ppo", "cispo"})
+_OLDEST_SDK = (0, 25)
+"""The oldest version of Tinker's SDK with which the tests run."""
 
 
 @attrs.frozen
@@ -87,6 +91,11 @@ class TinkerConfig(PolicyConfig):
         return self.model is not None and not Path(self.model).is_dir()
 
     def requires(self) -> Requires:
+        oldest = ".".join(map(str, _OLDEST_SDK))
+        if too_old := _outdated_sdk():
+            return Requires(
+                absent=(f"tinker {oldest} or newer; {too_old} is installed",), fix=f"pip install 'tinker>={oldest}'"
+            )
         modules: tuple[str, ...] = ("tinker", "transformers")
         if self.needs_cookbook:
             modules += ("tinker_cookbook",)
@@ -155,6 +164,16 @@ class TinkerConfig(PolicyConfig):
         own = self.local.context_tokens if self.server == "local" and self.model is None else None
         if own is not None and (self.context_tokens or 0) > own:
             yield f"context_tokens ({self.context_tokens}) exceeds local.context_tokens ({own}); raise the latter"
+
+
+def _outdated_sdk() -> str:
+    """The installed version of Tinker's SDK if it is too old, else empty."""
+    try:
+        installed = version("tinker")
+    except PackageNotFoundError:
+        return ""  # reported as a missing module
+    numbers = tuple(int(number) for number in re.findall(r"\d+", installed)[:2])
+    return installed if numbers < _OLDEST_SDK else ""
 
 
 def problems_of_address(name: str, address: str) -> Iterable[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import Any, TypeVar
@@ -14,6 +15,8 @@ from kernelrl_core.api.policies import Loss, LossSample, OptimizerSettings, Trai
 __all__ = ["PassesAhead", "UpdateMetrics", "adam", "datum", "loss_options", "scored_datum"]
 
 T = TypeVar("T")
+_METRIC = re.compile(r".*/|:.*")
+"""What surrounds the name of a metric: the owner of the name before it, the reduction after it."""
 
 
 def datum(sample: LossSample) -> types.Datum:
@@ -99,7 +102,7 @@ class UpdateMetrics:
     def add_norm(self, metrics: Mapping[str, float] | None) -> None:
         """Add the metrics of an optimizer step; not every server reports the gradient norm."""
         self._updated = True
-        norms = [value for name, value in (metrics or {}).items() if name.partition(":")[0] == "grad_norm"]
+        norms = [value for name, value in (metrics or {}).items() if _METRIC.sub("", name) == "grad_norm"]
         self._norms += norms[:1]
 
     def metrics(self) -> dict[str, float]:

@@ -7,6 +7,7 @@ import json
 import logging
 import os
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -256,17 +257,15 @@ class TinkerPolicy(TrainablePolicy):
         service, at_server = _present(self._service), _present(self._trainer).at_server
         for path in sorted(directory.glob(f"[!.]*/{STATE_FILE}")):
             at_server.add(SavedState.from_json(json.loads(path.read_text(encoding="utf-8"))), path.parent.name)
-
-        async def listed(run: str) -> Any:
-            return await service.rest.list_checkpoints(run)
-
         for run in at_server.training_runs():
             try:
-                found = (await service.call(f"listing the checkpoints of {run}", listed(run), timeout_s=60)).checkpoints
+                listed = await service.request(
+                    f"listing the checkpoints of {run}", partial(service.rest.list_checkpoints, run), timeout_s=60
+                )
             except KernelRLError as error:
                 _log.info("checkpoints not listed: %s", error.message)
                 continue
-            for checkpoint in sorted(found, key=lambda one: one.time):
+            for checkpoint in sorted(listed.checkpoints, key=lambda one: one.time):
                 at_server.add_found(checkpoint.tinker_path, steps)
 
     async def _prune(self, directory: Path) -> None:
@@ -274,14 +273,10 @@ class TinkerPolicy(TrainablePolicy):
         names = (path.parent.name for path in directory.glob(f"*/{STATE_FILE}"))
         superfluous = _present(self._trainer).at_server.superfluous({n for n in names if not n.startswith(".")})
         service = _present(self._service)
-
-        async def delete(path: str) -> None:
-            # The SDK checks the form of a path before it sends anything; servers of others have other forms.
-            await service.rest.delete_checkpoint_from_tinker_path(path)
-
         for path in superfluous:
+            delete = partial(service.rest.delete_checkpoint_from_tinker_path, path)
             try:
-                await service.call(f"deleting {path}", delete(path), timeout_s=60)
+                await service.request(f"deleting {path}", delete, timeout_s=60)
             except KernelRLError as error:
                 _log.info("checkpoint not deleted: %s", error.message)
 

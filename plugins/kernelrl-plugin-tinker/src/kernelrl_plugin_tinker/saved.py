@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-__all__ = ["STATE_FILE", "SavedPaths", "SavedState", "seconds_to_live"]
+__all__ = ["STATE_FILE", "SavedPaths", "SavedState", "seconds_to_live", "with_kind"]
 
 STATE_FILE = "tinker.json"
 _KEPT_SAMPLERS = 3
@@ -92,6 +92,12 @@ class SavedPaths:
         old = [path for state in gone.values() for _, path in state.paths()] + self._samplers[:-_KEPT_SAMPLERS]
         self._samplers = self._samplers[-_KEPT_SAMPLERS:]
         return list(dict.fromkeys(path for path in old if path not in needed))
+
+
+def with_kind(path: str) -> str:
+    """The path of sampler weights in the form of Tinker's lists; those of SkyRL lack `sampler_weights`."""
+    run, _, name = path.removeprefix("tinker://").partition("/")
+    return path if "/" in name else f"tinker://{run}/sampler_weights/{name}"
 
 
 def seconds_to_live(days: float | None) -> int | None:

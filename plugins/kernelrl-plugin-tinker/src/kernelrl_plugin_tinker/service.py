@@ -7,12 +7,11 @@ timeout, or when the server has not responded to any request for too long.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import re
-import threading
 from collections.abc import Awaitable, Callable, Mapping
+from textwrap import shorten
 from typing import Any, TypeVar
 
 import attrs
@@ -22,6 +21,7 @@ from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt,
 from tinker.lib.retry_handler import RetryConfig
 
 from kernelrl_core.api.errors import InfrastructureError, KernelRLError, MissingPrerequisite, UsageError, nearest
+from kernelrl_plugin_tinker import sdk
 
 __all__ = ["OwnCapabilities", "ServerGone", "Service", "choose_model", "explained"]
 
@@ -32,6 +32,9 @@ _NO_RETRIES = RetryConfig(enable_retry_logic=False)
 _KEY = re.compile(r"\b(tml-[\w.+/=~-]{4,}|eyJ[A-Za-z0-9_.-]{20,})")
 _START_PATIENCE_S = 10.0
 """Time limit for the first connection to a given URL: enough for a server that is still starting."""
+_LONGEST_TEXT = 400
+_REFUSED = (401, 403)
+_TOO_MANY = 429
 _CHECK_S = 3.0
 """Interval between health checks."""
 _AGAIN_FIX = (
@@ -87,7 +90,8 @@ class Service:
         self._say = say
         self._retried = 0
         self._client: tinker.ServiceClient | None = None
-        self._rest: tinker.RestClient | None = None
+        self._rest: Any = None
+        self._http = httpx.AsyncClient(timeout=_START_PATIENCE_S)
         self._watching: list[asyncio.Task[None]] = []
         self._restarted: asyncio.Event = asyncio.Event()
         """Set, and replaced by a new event, when the run's own server was restarted: its open requests are lost."""
@@ -108,7 +112,7 @@ class Service:
         return self._client
 
     @property
-    def rest(self) -> tinker.RestClient:
+    def rest(self) -> Any:
         assert self._rest is not None, "call connect() first"
         return self._rest
 
@@ -125,53 +129,60 @@ class Service:
             logging.getLogger(name).setLevel(logging.WARNING)
         logging.getLogger("tinker.lib.internal_client_holder").addFilter(_is_no_heartbeat)
 
-        def open_rest() -> tinker.RestClient:
-            return tinker.RestClient(base_url=self._address, api_key=self._api_key)
-
-        def open_session() -> tinker.ServiceClient:
-            client = tinker.ServiceClient(base_url=self._address, api_key=self._api_key)
-            client.holder  # noqa: B018  # the first access opens the session and blocks
-            return client
-
         await self._reach()
         try:
-            async with asyncio.timeout(self._give_up_after_s):
-                self._rest = await _in_daemon(open_rest)
-                served = (await self._rest.get_server_capabilities()).supported_models
-                self._client = await _in_daemon(open_session)
+            async with asyncio.timeout(max(self._give_up_after_s, _START_PATIENCE_S)):
+                client = tinker.ServiceClient(base_url=self._address, api_key=self._api_key)
+                self._rest = await sdk.open_rest(client, base_url=self._address, api_key=self._api_key)
+                served = await sdk.served_models(client, self._rest)
+                await sdk.open_session(client)
         except Exception as error:
             raise self._unreachable(error) from error
+        self._client = client
         self._watching.append(asyncio.create_task(self._watch()))
         if self._revive is not None:
             self._watching.append(asyncio.create_task(self._keep_alive(self._revive)))
-        return list(served)
+        return served
 
     async def _reach(self) -> None:
-        """Wait until a given URL responds. The SDK itself would need minutes to report an unreachable server."""
+        """Wait until a given URL responds as a Tinker server. The SDK itself would retry for minutes."""
         if not self._given:
             return
-        patience, failure = min(_START_PATIENCE_S, self._give_up_after_s), "no response"
+        patience, failure = min(_START_PATIENCE_S, self._give_up_after_s), "no connection (no response)"
+        where = "policy.base_url" if self._address else "TINKER_BASE_URL"
         try:
             async with asyncio.timeout(patience):
                 while True:
                     try:
-                        await self._health()
-                        return
+                        response = await self._get("api/v1/get_server_capabilities")
+                        if response.status_code in _REFUSED or _lists_models(response):
+                            return  # the SDK reports a refused key
+                        failure = f"it responds {_described(response)}"
+                        if response.status_code < 500 and response.status_code != _TOO_MANY:
+                            break
                     except httpx.TransportError as error:
-                        failure = str(error) or type(error).__name__
+                        failure = f"no connection ({str(error) or type(error).__name__})"
                     await asyncio.sleep(0.5)
         except TimeoutError:
-            where = "policy.base_url" if self._address else "TINKER_BASE_URL"
             raise MissingPrerequisite(
-                f"policy tinker: {self.name}: no connection ({failure}), for {patience:.0f} s",
+                f"policy tinker: {self.name}: {failure}, for {patience:.0f} s",
                 fix=f"start the server, or correct {where}",
                 see="tinker-server",
             ) from None
+        raise MissingPrerequisite(
+            f"policy tinker: {self.name} is no Tinker server: to a request for its models {failure}",
+            fix=f"correct {where}: the URL without a path such as /v1",
+            see="tinker-server",
+        )
+
+    async def _get(self, path: str, parameters: Mapping[str, str] | None = None) -> httpx.Response:
+        """The response of a given URL to a request without the SDK."""
+        headers = {"X-API-Key": self._api_key or os.environ.get("TINKER_API_KEY", "")}
+        return await self._http.get(f"{self._given}/{path}", params=parameters, headers=headers)
 
     async def _health(self) -> int:
         """HTTP status of the health check of a given URL."""
-        async with httpx.AsyncClient(timeout=_START_PATIENCE_S) as client:
-            return (await client.get(f"{self._given}/api/v1/healthz")).status_code
+        return (await self._get("api/v1/healthz")).status_code
 
     def _unreachable(self, error: Exception) -> KernelRLError:
         if isinstance(error, tinker.APIConnectionError | TimeoutError):
@@ -193,11 +204,12 @@ class Service:
             message = f"the server at {self.name} requires an API key, and TINKER_API_KEY is not set ({doing})"
         return MissingPrerequisite(message, fix=fix, see="tinker-server")
 
-    async def call(self, doing: str, awaitable: Awaitable[T], *, timeout_s: float | None = None) -> T:
+    async def call(self, doing: str, made: Any, *, timeout_s: float | None = None) -> Any:
         """The result of one call of the SDK.
 
         Args:
             doing: noun phrase for the call, for messages.
+            made: the SDK's future of any kind, or a coroutine.
             timeout_s: time limit; None: the service's default.
 
         Raises:
@@ -206,7 +218,7 @@ class Service:
             UsageError, MissingPrerequisite: the user must correct something.
         """
         limit_s = self._timeout_s if timeout_s is None else timeout_s
-        task = asyncio.ensure_future(awaitable)
+        task = asyncio.ensure_future(sdk.outcome(made))
         silence, restart = asyncio.create_task(self._gone.wait()), asyncio.create_task(self._restarted.wait())
         try:
             events = {task, silence, restart}
@@ -263,30 +275,30 @@ class Service:
         """Response of an endpoint that `kernelrl tinker-server` adds to Tinker's API; empty for other servers."""
         if not self._given:
             return {}
-        headers = {"X-API-Key": self._api_key or os.environ.get("TINKER_API_KEY", "")}
 
         async def request() -> httpx.Response:
             try:
-                async with httpx.AsyncClient(timeout=_START_PATIENCE_S) as client:
-                    return await client.get(f"{self._given}/kernelrl/{name}", params=parameters, headers=headers)
+                return await self._get(f"kernelrl/{name}", parameters)
             except httpx.TransportError as error:
                 raise InfrastructureError(f"{self.name}: {type(error).__name__}") from error
 
-        response = await self.retrying(request)
-        try:
-            fields = response.json() if response.is_success else {}
-        except ValueError:
-            return {}
-        return fields if isinstance(fields, dict) else {}
+        return _fields(await self.retrying(request))
 
     async def sampling_client(self, **which: str) -> Any:
         """A sampling client for a `base_model` or a `model_path`, without the SDK's retries: callers retry."""
 
-        async def make() -> Any:
-            future = self.client.create_sampling_client(retry_config=_NO_RETRIES, **which)
-            return await self.call("a sampling client", future)
+        def make() -> Any:
+            return self.client.create_sampling_client(retry_config=_NO_RETRIES, **which)
 
-        return await self.retrying(make)
+        return await self.retrying(lambda: self.request("a sampling client", make))
+
+    async def request(self, doing: str, send: Callable[[], Any], *, timeout_s: float | None = None) -> Any:
+        """The result of a call that blocks in older versions of the SDK; see `call`."""
+
+        async def sent() -> Any:
+            return await sdk.outcome(await sdk.in_daemon(send))
+
+        return await self.call(doing, sent(), timeout_s=timeout_s)
 
     async def _watch(self) -> None:
         """Check the server periodically; set `_gone` if it has not responded for `give_up_after_s`."""
@@ -316,7 +328,7 @@ class Service:
 
     async def _check(self) -> None:
         if not self._given:
-            await self.rest.get_server_capabilities()
+            await sdk.served_models(self.client, self.rest)
         elif (status := await self._health()) >= 500:
             raise InfrastructureError(f"status {status}")
 
@@ -335,43 +347,36 @@ class Service:
     async def aclose(self) -> None:
         for task in self._watching:
             task.cancel()
+        await self._http.aclose()
         if self._client is not None:
             try:
                 async with asyncio.timeout(5):
-                    await self._client.close("success")
+                    await sdk.close(self._client)
             except Exception as error:
                 _log.info("the session was not closed: %s", type(error).__name__)
+
+
+def _fields(response: httpx.Response) -> Mapping[str, Any]:
+    """The JSON object of a successful response; empty for any other response."""
+    try:
+        fields = response.json() if response.is_success else {}
+    except ValueError:
+        return {}
+    return fields if isinstance(fields, dict) else {}
+
+
+def _lists_models(response: httpx.Response) -> bool:
+    return isinstance(_fields(response).get("supported_models"), list)
+
+
+def _described(response: httpx.Response) -> str:
+    kind = response.headers.get("content-type", "").partition(";")[0]
+    return f"{response.status_code} ({kind or 'no content'})"
 
 
 def _is_no_heartbeat(record: logging.LogRecord) -> bool:
     """False for the SDK's warnings about an unreachable server, one every 10 s: `_watch` has reported it."""
     return "heartbeat failed" not in record.getMessage()
-
-
-async def _in_daemon(work: Callable[[], T]) -> T:
-    """The result of a blocking call in a daemon thread, which does not delay the end of the process."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[T] = loop.create_future()
-
-    def settle(result: T | None, error: BaseException | None) -> None:
-        if done.cancelled():
-            return
-        if error is not None:
-            done.set_exception(error)
-        else:
-            done.set_result(result)  # type: ignore[arg-type]
-
-    def run() -> None:
-        result, failed = None, None
-        try:
-            result = work()
-        except BaseException as error:
-            failed = error
-        with contextlib.suppress(RuntimeError):  # the event loop may be closed by now
-            loop.call_soon_threadsafe(settle, result, failed)
-
-    threading.Thread(target=run, daemon=True).start()
-    return await done
 
 
 def explained(error: BaseException, doing: str) -> KernelRLError:
@@ -382,6 +387,14 @@ def explained(error: BaseException, doing: str) -> KernelRLError:
     """
     # kernelrl tinker-server sends the fix on a separate line.
     text, _, fix = _KEY.sub("tml-…", _message(error)).partition("\nfix: ")
+    text = shorten(text, _LONGEST_TEXT, placeholder=" …")
+    if isinstance(error, AssertionError):
+        # The SDK asserts what its own server always sends.
+        return UsageError(
+            f"tinker {tinker.__version__} cannot read the server's response to {doing}: {text}",
+            fix="install the SDK that the server is made for; for SkyRL 0.4: pip install 'tinker<0.26'",
+            see="tinker-server",
+        )
     if isinstance(error, tinker.AuthenticationError | tinker.PermissionDeniedError):
         return MissingPrerequisite(f"the server refuses the API key ({doing})", fix=_KEY_FIX, see="tinker-key")
     if getattr(error, "status_code", None) == 402:
@@ -401,13 +414,26 @@ def explained(error: BaseException, doing: str) -> KernelRLError:
 
 def _message(error: BaseException) -> str:
     body = getattr(error, "body", None)
-    if isinstance(body, dict) and isinstance(body.get("detail"), str):
-        return str(body["detail"])
+    detail = body.get("detail") if isinstance(body, dict) else None
+    if isinstance(detail, str):
+        return detail
+    if isinstance(detail, list):
+        return "; ".join(map(_invalid_field, detail))
+    if isinstance(error, tinker.APIStatusError) and not isinstance(body, dict):
+        return f"it responds {_described(error.response)}"  # a page of a proxy or of another kind of server
     text = str(error)
     if isinstance(error, tinker.RequestFailedError):
         # The SDK wraps the server's text in a description of its request.
         return text.removeprefix("Request failed: ").partition(" for self.request_id=")[0]
     return text if isinstance(error, tinker.TinkerError) and text else f"{type(error).__name__}: {text}"
+
+
+def _invalid_field(entry: Any) -> str:
+    """An entry of FastAPI's list of invalid fields."""
+    if not isinstance(entry, dict):
+        return str(entry)
+    where = ".".join(str(part) for part in entry.get("loc", ()))
+    return f"{where}: {entry.get('msg', 'invalid')}"
 
 
 def choose_model(wanted: str, served: list[Any], *, training: bool, server: str) -> Any:
@@ -426,8 +452,8 @@ def choose_model(wanted: str, served: list[Any], *, training: bool, server: str)
             fix=f"did you mean {close!r}?" if close else "choose one of these",
             see="tinker-model",
         )
-    if training and found.trainable is False:
+    if training and getattr(found, "trainable", None) is False:
         raise UsageError(f"policy.model: {wanted!r} can be sampled at {server}, but not trained")
-    if found.sampleable is False:
+    if getattr(found, "sampleable", None) is False:
         raise UsageError(f"policy.model: {wanted!r} cannot be sampled at {server}")
     return found

@@ -16,9 +16,10 @@ from tinker import types
 
 from kernelrl_core.api.errors import InfrastructureError, KernelRLError, UsageError
 from kernelrl_core.api.policies import Loss, LossSample, TrainingSample, Update
+from kernelrl_plugin_tinker import sdk
 from kernelrl_plugin_tinker.config import TinkerConfig
 from kernelrl_plugin_tinker.passes import PassesAhead, adam, datum, loss_options, scored_datum, trainer_logprobs
-from kernelrl_plugin_tinker.saved import SavedPaths, SavedState, seconds_to_live
+from kernelrl_plugin_tinker.saved import SavedPaths, SavedState, seconds_to_live, with_kind
 from kernelrl_plugin_tinker.service import Service
 
 __all__ = ["Trainer"]
@@ -51,6 +52,8 @@ class Trainer:
         """Steps since the last checkpoint."""
         self._failure = ""
         """The failure of the last discarded client."""
+        self._loads_into_model = False
+        """True for a server that loads weights only into a model that it has created before."""
         self.sampler: Any = None
         """Sampling client for the weights after the last step."""
         self.saved = SavedState()
@@ -75,15 +78,11 @@ class Trainer:
 
     async def _begin_client(self, loss: str = "") -> None:
         """Create a training client at the initial weights; with a loss, check that the server supports it."""
-        client, options = self._service.client, self._options
         if self._start is not None:
             await self._check_start(self._start)
-            future = client.create_training_client_from_state(self._start)
+            self._client = await self._client_from(self._start, optimizer=False)
         else:
-            future = client.create_lora_training_client(
-                base_model=self._model, rank=options.lora_rank, seed=self._seed % 2**31
-            )
-        self._client = await self._call(f"a training client for {self._model}", future)
+            self._client = await self._new_client()
         if self._start is not None and self.sampler is None:
             path = await self._save_for_sampler("start")
             self.saved = SavedState(sampler=path, first_sampler=path)
@@ -94,7 +93,7 @@ class Trainer:
     async def _check_start(self, path: str) -> None:
         """Refuse saved weights of another base model, whose tokenizer may differ."""
         doing = "policy.start_from" if path == self._options.start_from else "the weights of the other run"
-        info = await self._call(doing, self._service.rest.get_weights_info_by_tinker_path(path))
+        info = await self._service.request(doing, lambda: self._service.rest.get_weights_info_by_tinker_path(path))
         if info.base_model != self._model:
             raise UsageError(
                 f"{path} is of the model {info.base_model!r}, but policy.model is {self._model!r}",
@@ -226,8 +225,7 @@ class Trainer:
 
         async def score(sample: TrainingSample) -> list[float]:
             tokens, n = [*sample.prompt_tokens, *sample.tokens], len(sample.tokens)
-            prompt = types.ModelInput.from_ints(tokens)
-            future = reference.compute_logprobs(prompt, prompt_logprobs_last_n=n)
+            future = sdk.prompt_logprobs(reference, types.ModelInput.from_ints(tokens), n)
             scores = await self._call("the reference", future, timeout_s=self._options.sample_timeout_s)
             return [float(score) for score in scores[-n:]]
 
@@ -262,11 +260,36 @@ class Trainer:
             await self._begin_client()
         else:
             _log.warning("%s; creating a new training client from %s", self._failure, self.saved.state)
-            self._client = await self._client_from(self.saved.state)
+            self._client = await self._client_from(self.saved.state, optimizer=True)
 
-    async def _client_from(self, path: str) -> Any:
-        future = self._service.client.create_training_client_from_state_with_optimizer(path)
-        return await self._call(f"a training client from {path}", future)
+    async def _new_client(self) -> Any:
+        """A training client at the initial weights."""
+
+        def make() -> Any:
+            return self._service.client.create_lora_training_client(
+                base_model=self._model, rank=self._options.lora_rank, seed=self._seed % 2**31
+            )
+
+        return await self._service.request(f"a training client for {self._model}", make)
+
+    async def _client_from(self, path: str, *, optimizer: bool) -> Any:
+        """A training client at saved weights, with or without the saved optimizer state."""
+        service = self._service
+        create, load = "create_training_client_from_state", "load_state"
+        if optimizer:
+            create, load = f"{create}_with_optimizer", f"{load}_with_optimizer"
+        if not self._loads_into_model:
+            try:
+                return await service.request(
+                    f"a training client from {path}", lambda: getattr(service.client, create)(path)
+                )
+            except UsageError as error:
+                if "model_id" not in error.message:
+                    raise
+                self._loads_into_model = True
+        client = await self._new_client()
+        await service.request(f"loading {path}", lambda: getattr(client, load)(path))
+        return client
 
     async def save(self) -> SavedState:
         """Save state, optimizer and sampler weights at the server.
@@ -304,12 +327,12 @@ class Trainer:
         if state is None or saved.sampler is None:
             raise UsageError("it has no path of the state or of the sampler weights")
         if learning:
-            self._client = await self._service.retrying(lambda: self._client_from(state))
+            self._client = await self._service.retrying(lambda: self._client_from(state, optimizer=True))
         self.sampler = await self._service.sampling_client(model_path=saved.sampler)
 
     async def _save_for_sampler(self, name: str) -> str:
         future = self._client.save_weights_for_sampler(name, ttl_seconds=self._ttl)
-        return str((await self._call("saving sampler weights", future)).path)
+        return with_kind(str((await self._call("saving sampler weights", future)).path))
 
     async def _call(self, doing: str, awaitable: Any, *, timeout_s: float | None = None) -> Any:
         return await self._service.call(doing, awaitable, timeout_s=timeout_s)

@@ -78,8 +78,10 @@ def read_training_request(body: bytes, encoding: str) -> TrainingRequest:
     except (DecodeError, zstandard.ZstdError) as error:
         raise UsageError(f"the training request cannot be read: {error}") from error
     name = message.loss_fn
+    # SDKs before 0.26 have only the first form.
+    later_form = getattr(message, "loss_fn_config_v2", {})
     options = _read_options(
-        name, dict(message.loss_fn_config) | {k: v.number for k, v in message.loss_fn_config_v2.items()}
+        name, dict(message.loss_fn_config) | {option: value.number for option, value in later_form.items()}
     )
     read = [_read_datum(datum, name, message.forward_only) for datum in message.data]
     if len({() if datum.targets is None else datum.targets.shape[1:] for datum, _ in read}) > 1:
