@@ -98,6 +98,7 @@ def evaluate_with(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[E
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
     monkeypatch.setattr(torch.cuda, "memory_reserved", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (60 * GIB, 64 * GIB))
     monkeypatch.setattr("kernelrl_judge.device.facts.memory_bytes", lambda device: 64 * GIB)
     monkeypatch.setattr("kernelrl_judge.judge.resources.device_name", lambda device: "a-gpu")
     monkeypatch.setattr("kernelrl_judge.judge.resources.supported", lambda: False)
