@@ -26,7 +26,7 @@ LINES = {
     "kernelrl runs show sec": "kernelrl runs show second",
     "kernelrl plugins show cor": "kernelrl plugins show core",
     "kernelrl plugins new rew": "kernelrl plugins new rewards",
-    "kernelrl doctor --recipe smo": "kernelrl doctor --recipe smoke",
+    "kernelrl doctor --recipe smok": "kernelrl doctor --recipe smoke",
     "kernelrl check starter/2/softm": "kernelrl check starter/2/softmax",
     "kernelrl check -b cp": "kernelrl check -b cpp",
     "kernelrl check starter/2/softmax own_rec": "kernelrl check starter/2/softmax own_recipe.yaml",

@@ -27,6 +27,11 @@ def differences(result: Any) -> list[Any]:
     return found
 
 
+def answered(server: Any, word: str) -> int:
+    """Number of calls whose result begins with a word."""
+    return sum(result.startswith(word) for result in server["answers"].values())
+
+
 RETRIEVAL = (
     Measurement(
         "Search in an index",
@@ -285,5 +290,21 @@ LEARNING = (
         ),
         "The model is tiny. `runs`: the recipe ended without an error and changed its weights. `refused`: "
         "the first sample for its loss `stable_reinforce` was refused.",
+    ),
+    Measurement(
+        "Servers with Tinker's interface",
+        ("tinker_servers.json",),
+        "tinker_servers",
+        "Calls of policy `tinker` that a server serves.",
+        (
+            rows(
+                "servers",
+                ("server", "@"),
+                ("SDK of the client", "sdk"),
+                ("calls that it serves", lambda row: answered(row, "yes")),
+                ("calls that it refuses", lambda row: answered(row, "no")),
+            ),
+        ),
+        "[Policy `tinker`](../../plugins/kernelrl-plugin-tinker/README.md) has the table of calls.",
     ),
 )
