@@ -1,6 +1,6 @@
 """Sampling of a Hugging Face model by policy `torch` against `transformers.generate`, and a training step.
 
-    python benchmarks/sampling.py --model smollm2-135m --output benchmarks/results/sampling.json
+    python benchmarks/sampling.py --model smollm2-135m --output benchmarks/results/sampling_gpu.json
 
 All methods sample replies of the same length to the same prompts, in one batch, with the same weights and adapters. A
 method whose measurement takes longer than its limit is recorded as such. The log-probabilities of the sampler are

@@ -15,6 +15,7 @@ from page_blocks import ROOT
 NEEDS = {
     "docker": "Docker",
     "hf": "Hugging Face",
+    "inspect": "Inspect",
     "modal": "Modal",
     "mutmut": "mutmut",
     "ray": "Ray",
@@ -37,6 +38,7 @@ _SHELL = {
     "make",
     "mkdir",
     "pip",
+    "printf",
     "pytest",
     "python",
     "source",

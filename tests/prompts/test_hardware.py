@@ -23,7 +23,7 @@ def test_unknown_gpu_suggests_the_nearest():
 
 def test_auto_reads_the_driver(tmp_path, monkeypatch):
     program = tmp_path / "nvidia-smi"
-    program.write_text("#!/bin/sh\necho 'GPU-1, NVIDIA L40S, 8.9, 550.54'\n")
+    program.write_text("#!/bin/sh\necho 'GPU-1, NVIDIA L40S, 8.9, 550.54, 46068'\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
     assert hardware_block("auto").name == "L40S"

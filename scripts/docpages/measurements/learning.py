@@ -185,7 +185,7 @@ LEARNING = (
     ),
     Measurement(
         "Sampling of a Hugging Face model on a GPU",
-        ("sampling.json",),
+        ("sampling_gpu.json",),
         "sampling",
         "256 replies of 256 tokens with LoRA adapters in bfloat16, and a training step with one sample per row.",
         (
