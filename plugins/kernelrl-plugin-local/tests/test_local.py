@@ -39,14 +39,14 @@ def test_a_recipe_makes_the_evaluator_with_its_options(build_jobs: list[int]) ->
 
 def test_the_defaults_depend_on_cores_and_gpus(build_jobs: list[int]) -> None:
     evaluator = LocalEvaluator(LocalConfig())
-    # One lane per core; on each GPU one lane per two cores; these need all cores, so one build at a time.
-    assert (evaluator.on_cpu.size, evaluator.on_gpu.size, build_jobs) == (6, 6, [1])
+    # One lane per core; on each of two GPUs one lane per two cores; compilers leave two cores to each GPU.
+    assert (evaluator.on_cpu.size, evaluator.on_gpu.size, build_jobs) == (6, 6, [2])
 
 
 def test_a_gpu_has_at_most_8_evaluations_by_default(build_jobs: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(40)))
     evaluator = LocalEvaluator(LocalConfig())
-    assert (evaluator.on_gpu.size, build_jobs) == (16, [24])
+    assert (evaluator.on_gpu.size, build_jobs) == (16, [36])
 
 
 def test_without_a_gpu_a_build_per_core_is_made(build_jobs: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
