@@ -138,8 +138,12 @@ async def run_audits(
         if len(audits) > 1 and any(audit.equals is None for audit in audits):
             audits = await _compared(tasks, audits, evaluator, options.output)
         return audits
-    except* KernelRLError as errors:
-        raise errors.exceptions[0] from None
+    except ExceptionGroup as errors:
+        # Not `except*`: early releases of Python 3.11 wrap what it raises in a group.
+        first = errors.exceptions[0]
+        if isinstance(first, KernelRLError):
+            raise first from None
+        raise
     finally:
         await evaluator.aclose()
 

@@ -177,6 +177,8 @@ class CheckedRow:
     """Difference of a wrong output: region, elements, likely causes."""
     message: str
     """Reason for the outcome."""
+    score: Mapping[str, Any] | None
+    """Score of a recipe's rewards; null without a recipe."""
     isolation: Mapping[str, Any] | None
     """Isolation of the candidate's process."""
     provenance: Mapping[str, Any]
