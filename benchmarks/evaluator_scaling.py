@@ -179,15 +179,15 @@ async def measured(rows: list[dict[str, str]], alone: list[dict[str, str]], back
         else:
             runtime_us = found.runtime.median_us if found.runtime is not None else None
             judged.append({"name": row["name"], "outcome": found.outcome.value, "runtime_us": runtime_us})
-        judged[-1]["done_s"] = round(time.perf_counter() - begun, 3)
+        judged[-1]["done_s"] = round(time.perf_counter() - started, 3)
         return time.perf_counter() - begin
 
     with tempfile.TemporaryDirectory() as folder, Steps(Path(folder)) as steps:
         try:
             first = {"name": "first", "kernel": example.kernel, "task": example.reference}
-            begun = time.perf_counter()
+            started = time.perf_counter()
             await asyncio.gather(*(judge(first) for _ in range(evaluator.on_gpu.size)))
-            prepared_s = time.perf_counter() - begun
+            prepared_s = time.perf_counter() - started
             judged.clear()
             slots = asyncio.Semaphore(evaluator.capacity)
 
@@ -195,10 +195,10 @@ async def measured(rows: list[dict[str, str]], alone: list[dict[str, str]], back
                 async with slots:
                     await judge(row)
 
-            begun, own_s = time.perf_counter(), time.process_time()
+            started, own_s = time.perf_counter(), time.process_time()
             with Usage() as usage:
                 await asyncio.gather(*map(queued, rows))
-                wall_s = time.perf_counter() - begun
+                wall_s = time.perf_counter() - started
             own_s = time.process_time() - own_s
             done_s = sorted(row["done_s"] for row in judged)
             middle = done_s[len(done_s) // 10 : len(done_s) - len(done_s) // 10]

@@ -66,14 +66,14 @@ def run_slice(folder: Path, jobs: Sequence[Job], budget_s: float, gpus: Sequence
         jobs: runs in the order in which they start; finished ones are skipped.
         gpus: ids of the GPUs, each for one run at a time.
     """
-    begun = time.monotonic()
+    started = time.monotonic()
     folder.mkdir(parents=True, exist_ok=True)
     waiting = deque(job for job in jobs if not _is_finished(folder, job))
     running: dict[str, _Running] = {}
     failed = 0
 
     def left_s() -> float:
-        return budget_s - (time.monotonic() - begun)
+        return budget_s - (time.monotonic() - started)
 
     while running or (waiting and left_s() > STARTING_S):
         for gpu in gpus:

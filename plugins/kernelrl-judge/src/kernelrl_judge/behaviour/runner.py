@@ -52,7 +52,7 @@ class ReferenceRunner:
 
     def __init__(self, jobs: int | None = None, limit_s: float = _LIMIT_S) -> None:
         self._limit_s = limit_s
-        self._jobs = jobs or os.cpu_count() or 1
+        self._jobs = jobs or len(os.sched_getaffinity(0))
         self._processes: list[tuple[subprocess.Popen[bytes], Scratch]] = []
         self._idle: queue.SimpleQueue[subprocess.Popen[bytes]] = queue.SimpleQueue()
         self._pool = ThreadPoolExecutor(self._jobs)
