@@ -126,7 +126,7 @@ def _at_levels(inputs: list[Any], weights: Mapping[Region, float], signs: Sequen
     def mix(number: int, tensor: torch.Tensor, regions: list[Region]) -> torch.Tensor:
         total = torch.zeros(1, device=tensor.device)
         for region in regions:
-            levels = region.levels(tensor.shape[region.axis])
+            levels = region.levels(tensor.shape[region.axis], tensor.device)
             total = total + weights[region] * _along(region, levels, tensor)
         return signs[number] * (_SPAN * total - 1)
 
@@ -139,7 +139,7 @@ def _raised(inputs: list[Any], regions: list[Region], raised: Region | None) -> 
     def mix(number: int, tensor: torch.Tensor, _: list[Region]) -> torch.Tensor:
         if raised is None or raised.tensor != number:
             return torch.zeros(1, device=tensor.device)
-        return _along(raised, raised.indicator(tensor.shape[raised.axis]), tensor)
+        return _along(raised, raised.indicator(tensor.shape[raised.axis], tensor.device), tensor)
 
     return _changed(inputs, regions, mix)
 
@@ -147,7 +147,7 @@ def _raised(inputs: list[Any], regions: list[Region], raised: Region | None) -> 
 def _along(region: Region, levels: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
     """Levels along the axis of a region, as a tensor that is broadcast over an input."""
     shape = [-1 if axis == region.axis else 1 for axis in range(tensor.dim())]
-    return levels.float().to(tensor.device).reshape(shape)
+    return levels.float().reshape(shape)
 
 
 def _changed(

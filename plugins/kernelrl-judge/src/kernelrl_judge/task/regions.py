@@ -29,10 +29,12 @@ class Region:
         """Description for people."""
         return f"{self.kind} along axis {self.axis} of input tensor {self.tensor + 1}"
 
-    def indicator(self, size: int) -> torch.Tensor:
-        """[size] one inside of the region and zero outside."""
-        places = torch.arange(size)
-        blocks = places * _N_BLOCKS // size
+    def indicator(self, size: int, device: torch.device) -> torch.Tensor:
+        """[size] float64 on a device, which is that of the inputs: an axis may have millions of elements.
+
+        One inside of the region and zero outside.
+        """
+        places = torch.arange(size, device=device)
         match self.kind:
             case "second half":
                 inside = 2 * places >= size
@@ -41,14 +43,14 @@ class Region:
             case "odd elements":
                 inside = places % 2 == 1
             case _:
-                inside = blocks % 2 == 1
+                inside = places * _N_BLOCKS // size % 2 == 1
         return inside.double()
 
-    def levels(self, size: int) -> torch.Tensor:
-        """[size] levels between 0 and 1 whose mean over a part of the axis differs from that over all of it."""
+    def levels(self, size: int, device: torch.device) -> torch.Tensor:
+        """[size] float64 between 0 and 1; the mean over a part of the axis differs from that over all of it."""
         if self.kind == "second half":
-            return torch.linspace(0.0, 1.0, size, dtype=torch.float64)
-        return self.indicator(size)
+            return torch.linspace(0.0, 1.0, size, dtype=torch.float64, device=device)
+        return self.indicator(size, device)
 
 
 @attrs.frozen
