@@ -53,6 +53,28 @@ def test_no_kernel_is_timed_while_the_model_computes(pretended_gpu: str) -> None
     assert entered.is_set()
 
 
+def test_a_kernel_is_timed_between_two_parts_of_long_work(pretended_gpu: str) -> None:
+    entered = threading.Event()
+
+    def timed() -> None:
+        with DeviceLease(pretended_gpu, lambda: None).alone():
+            entered.set()
+
+    judge = threading.Thread(target=timed)
+    share = DeviceShare("cuda", lambda: None)
+
+    def work() -> bool:
+        judge.start()
+        for _ in range(2000):
+            share.give_way()
+            if entered.wait(0.01):
+                return True
+        return False
+
+    assert share.do(work)
+    judge.join(5)
+
+
 def test_waiting_ends_when_the_policy_is_closed(pretended_gpu: str) -> None:
     def closed() -> None:
         raise InterruptedError("closed")

@@ -100,3 +100,18 @@ def test_a_model_with_a_sliding_window_keeps_the_other_decoder(model_dir: Path) 
     assert static_decoder.supports_static_cache(net)
     net.config.sliding_window = 4
     assert not static_decoder.supports_static_cache(net)
+
+
+def test_other_work_may_use_the_device_before_every_token(make_model, sampling) -> None:
+    given: list[None] = []
+    sampler = Sampler(make_model(), 3)
+    sampler.give_way = lambda: given.append(None)
+    replies: list[Reply] = []
+
+    def fail(error: BaseException) -> None:
+        raise error
+
+    settings = sampling(temperature=0.0, max_tokens=9)
+    sampler.submit(Request(PROMPTS[0], settings, replies.append, fail, lambda: True))
+    sampler.run()
+    assert len(given) >= len(replies[0].tokens) == 9

@@ -10,6 +10,7 @@ from typing import TypeVar
 import torch
 
 from kernelrl_core.api.errors import MissingPrerequisite, UsageError
+from kernelrl_core.api.evaluators import HeldLease
 from kernelrl_core.api.policies import DeviceLease, gpu_device_name
 
 __all__ = ["DeviceShare", "free_memory", "usable_device"]
@@ -71,15 +72,19 @@ class DeviceShare:
         self._device = device
         self._check = check
         self._lease: DeviceLease | None = None
+        self._held: HeldLease | None = None
 
     def do(self, work: Callable[[], T]) -> T:
-        """The result of `work`, called under a shared device lease; all its kernels have finished on return."""
+        """The result of `work`, called under a shared device lease; all its kernels have finished on return.
+
+        The memory that the work has freed is free for judges on return.
+        """
         if self._device == "cpu":
             return work()
         usable_device(self._device)
         if self._lease is None:
             self._lease = DeviceLease(device_name(), self._check)
-        with self._lease.shared():
+        with self._lease.shared() as self._held:
             try:
                 return work()
             except torch.OutOfMemoryError as error:
@@ -89,4 +94,19 @@ class DeviceShare:
                     see="out-of-memory",
                 ) from error
             finally:
+                self._held = None
                 torch.cuda.synchronize()
+                # A training step needs many times the memory of a model. Judges need it between two of them.
+                torch.cuda.empty_cache()
+
+    def give_way(self) -> None:
+        """Let timed work that waits go first. Work that takes long calls it between its parts.
+
+        A timed candidate keeps its judge, and all further candidates of the device, waiting.
+        """
+        held = self._held
+        if held is None or not held.keeps_timed_waiting():
+            return
+        torch.cuda.synchronize()
+        with held.paused():
+            pass

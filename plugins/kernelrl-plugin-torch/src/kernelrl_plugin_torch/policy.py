@@ -166,6 +166,7 @@ class TorchPolicy(TrainablePolicy):
             rows = 1
         self._model, self.context_tokens = model, model.context_tokens
         self._sampler = Sampler(model, rows)
+        self._sampler.give_way = self._share.give_way
         self._learner = Learner(model, self._options.train_tokens)
         self._partial = None
         model.module.zero_grad(set_to_none=True)

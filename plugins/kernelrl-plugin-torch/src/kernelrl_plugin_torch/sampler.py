@@ -45,6 +45,8 @@ class Sampler:
     def __init__(self, model: LanguageModel, rows: int) -> None:
         self._model = model
         self._rows = rows
+        self.give_way: Callable[[], None] = lambda: None
+        """Called before every token of a batch: other work on the device need not wait for whole replies."""
         self._queue: deque[Request] = deque()
         self._prefixes: OrderedDict[tuple[int, ...], Prefix] = OrderedDict()
 
@@ -81,6 +83,7 @@ class Sampler:
         decoder = self._model.decoder(self._rows, shape)
         logits: Tensor | None = None
         while True:
+            self.give_way()
             if logits is None or self._model.joins:
                 for request, prefix in self._prefilled(self._take(shape, rows.count(None))):
                     row = rows.index(None)

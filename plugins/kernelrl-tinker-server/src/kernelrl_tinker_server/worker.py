@@ -122,6 +122,7 @@ class Worker:
         torch.set_num_threads(self._threads)
         try:
             engine = self._make()
+            engine.sampler.give_way = self._share.give_way
         except BaseException as error:
             self.ready.set_exception(error)
             return
