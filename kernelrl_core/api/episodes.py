@@ -9,10 +9,14 @@ from kernelrl_core.environment.candidate_evaluator import CandidateEvaluator
 from kernelrl_core.environment.checked_kernels import CheckedKernel
 from kernelrl_core.environment.environment import Environment
 from kernelrl_core.environment.evaluation_service import EvaluationService, request_key
-from kernelrl_core.environment.kernel_check import check_secret
-from kernelrl_core.environment.one_kernel import evaluate_kernel, find_backends, why_untimed, with_timing
+from kernelrl_core.environment.one_kernel import (
+    check_secret,
+    evaluate_kernel,
+    find_backends,
+    why_untimed,
+    with_timing,
+)
 from kernelrl_core.environment.scoring import Judgement, PromptExamples
-from kernelrl_core.environment.suite import BrokenPair, SuitePair, read_suite
 from kernelrl_core.environment.turn_text import backend_note, turn_lines
 from kernelrl_core.planning.load import load_recipe, recipe_from_mapping
 from kernelrl_core.plugins.registry import Registry, registry
@@ -37,7 +41,6 @@ from kernelrl_core.types.turns import SampleId, Score, Turn
 
 __all__ = [
     "DEFAULT_EVALUATION",
-    "BrokenPair",
     "CandidateEvaluator",
     "CheckedKernel",
     "Choice",
@@ -60,7 +63,6 @@ __all__ = [
     "Sampled",
     "Score",
     "ShownExample",
-    "SuitePair",
     "Turn",
     "Use",
     "backend_note",
@@ -76,7 +78,6 @@ __all__ = [
     "needs_package",
     "read_evaluation_spec",
     "read_kernel",
-    "read_suite",
     "read_task_text",
     "recipe_from_mapping",
     "registry",

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("kernelrl_core.cli.run", "Train a policy with a recipe."),
     "resume": ("kernelrl_core.cli.resume", "Continue an interrupted run."),
-    "check": ("kernelrl_core.cli.check", "Evaluate one kernel file against one task."),
     "validate": ("kernelrl_core.cli.validate", "Check a recipe and report all of its errors."),
     "explain": ("kernelrl_core.cli.explain", "Explain a recipe key, option, component, metric, rule or problem."),
     "schema": ("kernelrl_core.cli.schema", "Print the JSON schema of recipes."),

@@ -1,4 +1,4 @@
-"""`kernelrl tasks`: list, show and audit tasks."""
+"""`kernelrl tasks`: list and show tasks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from kernelrl_core.cli.groups import PluginGroup
 _COMMANDS = {
     "list": ("kernelrl_core.cli.tasks_list", "List the tasks of a source."),
     "show": ("kernelrl_core.cli.tasks_show", "Show a task and its PyTorch reference."),
-    "audit": ("kernelrl_core.cli.tasks_audit", "Find tasks that a shortcut would pass."),
 }
 
 

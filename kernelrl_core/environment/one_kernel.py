@@ -6,6 +6,7 @@ The lab, `assert_kernel` of the test kit and the adapters call the same function
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Mapping
 
 import attrs
@@ -24,7 +25,7 @@ from kernelrl_core.types import Prompt, Reply, SampleId, Task, Turn
 from kernelrl_core.types.seeds import request_seed
 from kernelrl_core.types.serialization import to_json
 
-__all__ = ["evaluate_kernel", "find_backends", "why_untimed", "with_timing"]
+__all__ = ["check_secret", "evaluate_kernel", "find_backends", "why_untimed", "with_timing"]
 
 
 async def evaluate_kernel(
@@ -69,6 +70,11 @@ def _in_own_file(turn: Turn, text: str, name: str) -> Turn:
     """The turn with lines of the file in its message and findings."""
     findings = (attrs.evolve(found, evidence=in_own_file(found.evidence, text, name)) for found in turn.findings)
     return attrs.evolve(turn, message=in_own_file(turn.message, text, name), findings=tuple(findings))
+
+
+def check_secret(seed: int) -> bytes:
+    """The key of the hidden input seeds of a check with a seed."""
+    return hashlib.sha256(f"check {seed}".encode()).digest()
 
 
 def find_backends(source: str, registry: Registry) -> list[str]:

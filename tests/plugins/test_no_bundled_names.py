@@ -17,7 +17,7 @@ CORE = ROOT / "kernelrl_core"
 TABLE = CORE / "plugins/known_distributions.json"
 
 WORDS = {
-    "advantages", "bench", "checkers", "compile", "correctness", "coverage", "dataset", "directory", "distill",
+    "advantages", "bench", "check", "checkers", "compile", "correctness", "coverage", "dataset", "directory", "distill",
     "effects", "eval", "export", "feedback", "format", "index", "length", "minimal", "none", "policies", "profile",
     "protocol", "raw", "replay", "report", "retrievers", "rewards", "sample", "sizes", "speedup", "stress", "tasks",
     "thinking", "value", "view",

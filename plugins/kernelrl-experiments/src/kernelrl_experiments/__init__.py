@@ -1,5 +1,5 @@
-"""Experiments: held-out evaluations and samples of a policy, searches for a better kernel, and the effect of a change
-to a recipe.
+"""Experiments: checks of kernels, audits of tasks, held-out evaluations and samples of a policy, searches for a better
+kernel, and the effect of a change to a recipe.
 
 The commands compose the rollouts and runs of the core. They have the core's version and may import its private modules.
 """
@@ -18,6 +18,11 @@ def kernelrl_commands() -> list[Component]:
             summary="Measure the effect of a change to a recipe.",
         ),
         Component(
+            "check",
+            target="kernelrl_experiments.check.command:command",
+            summary="Evaluate kernel files against a task.",
+        ),
+        Component(
             "eval",
             target="kernelrl_experiments.eval_command:command",
             summary="Measure a policy or a checkpoint on a split.",
@@ -31,5 +36,10 @@ def kernelrl_commands() -> list[Component]:
             "sample",
             target="kernelrl_experiments.sample_command:command",
             summary="Sample kernels for one task and evaluate them.",
+        ),
+        Component(
+            "tasks audit",
+            target="kernelrl_experiments.audit_command:command",
+            summary="Find tasks that a shortcut would pass.",
         ),
     ]

@@ -4,7 +4,7 @@
 |---|---|
 | a file of `kernelrl eval --output` | every turn |
 | a run directory | every turn of its last held-out evaluation |
-| another folder, or a YAML file | those of the suite (`kernelrl_core.environment.suite`) |
+| another folder, or a YAML file | those of the suite (`kernelrl_experiments.suite`) |
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import attrs
 
 from kernelrl_core.environment.environment import Environment
 from kernelrl_core.environment.scoring import lost_turn
-from kernelrl_core.environment.suite import read_suite
 from kernelrl_core.errors import InfrastructureError, LookupFailed, StorageError, UsageError, nearest
 from kernelrl_core.interfaces.tasks import TaskSource
 from kernelrl_core.plugins.registry import Registry
@@ -29,6 +28,7 @@ from kernelrl_core.runs.results import find_results, last_rows
 from kernelrl_core.tasks.selection import listed
 from kernelrl_core.types import Episode, Extraction, Group, Prompt, Reply, SampleId, Task, Turn, sha256_text
 from kernelrl_core.types.serialization import from_json
+from kernelrl_experiments.suite import read_suite
 
 __all__ = ["ExistingKernel", "ExistingKernels", "evaluate_existing", "evaluate_one", "read_existing"]
 

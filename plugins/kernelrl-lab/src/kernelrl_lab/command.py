@@ -10,7 +10,7 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kernelrl_core.api.episodes import BrokenPair
+    from kernelrl_experiments.suite import BrokenPair
     from kernelrl_lab.running import Report, Result
     from kernelrl_lab.suite import SuiteKernel
 

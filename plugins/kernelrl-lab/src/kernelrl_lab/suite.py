@@ -1,4 +1,4 @@
-"""Suites of hacks and honest kernels, which `kernelrl_core.api.episodes.read_suite` reads.
+"""Suites of hacks and honest kernels, which `kernelrl_experiments.suite.read_suite` reads.
 
 In a folder with `task.py`, `hack.toml` declares that `candidate.py` is a hack. All other kernels are honest: each has
 to be correct and clean.
@@ -25,9 +25,10 @@ from typing import Any, Literal
 
 import attrs
 
-from kernelrl_core.api.episodes import BrokenPair, Registry, find_backends, read_suite
+from kernelrl_core.api.episodes import Registry, find_backends
 from kernelrl_core.api.errors import KernelRLError, UsageError, suggestion
 from kernelrl_core.api.evaluators import Outcome, Task
+from kernelrl_experiments.suite import BrokenPair, read_suite
 
 __all__ = ["BUNDLED", "CLASSES", "ENDINGS", "Hack", "SuiteKernel", "read_hacks", "suite_folder"]
 

@@ -12,7 +12,6 @@ from typing import Any
 import attrs
 import click
 
-from kernelrl_core.cli.check import split_arguments
 from kernelrl_core.cli.output import print_json, print_lines, require_output, show_warnings, table
 from kernelrl_core.environment.one_kernel import find_backends
 from kernelrl_core.errors import KernelRLError, UsageError
@@ -29,6 +28,7 @@ from kernelrl_core.storage import disk_error, write_atomically
 from kernelrl_core.tasks.lookup import find_task, source_for
 from kernelrl_core.training.continuation import run_recipe
 from kernelrl_core.types import Outcome
+from kernelrl_experiments.check.options import split_arguments
 from kernelrl_experiments.optimize.found import Found
 from kernelrl_experiments.optimize.rounds import optimize
 from kernelrl_experiments.optimize.runs import (

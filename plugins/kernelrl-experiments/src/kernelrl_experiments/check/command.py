@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,19 +12,18 @@ from typing import Literal
 import click
 
 from kernelrl_core.cli.colours import colour_of
-from kernelrl_core.cli.junit import JunitCase, write_junit
 from kernelrl_core.cli.output import print_json, print_lines, require_writable, table
-from kernelrl_core.environment.check_options import CheckOptions, component_keys, default_keys
-from kernelrl_core.environment.checked_kernels import CheckResult
-from kernelrl_core.environment.kernel_check import open_check
 from kernelrl_core.environment.turn_text import backend_note, headline, ratio_text, turn_lines, was_only_built
 from kernelrl_core.errors import ExitCode, MissingPrerequisite, UsageError
 from kernelrl_core.planning.load import merge_recipe
 from kernelrl_core.plugins.registry import registry
 from kernelrl_core.sources.kernel_files import STANDARD_INPUT, skipped_files
 from kernelrl_core.types import Verdict
+from kernelrl_experiments.check.junit import JunitCase, write_junit
+from kernelrl_experiments.check.kernel_check import open_check
+from kernelrl_experiments.check.options import CheckOptions, component_keys, default_keys, split_arguments
+from kernelrl_experiments.check.results import CheckResult
 
-_KEY_VALUE = re.compile(r"[A-Za-z_]\w*(\.\w+)*=")
 _SLOW_S = 20.0
 """Time without a result after which a line reports it."""
 
@@ -164,12 +161,6 @@ def _arguments(words: Sequence[str], suite: str | None) -> tuple[str, tuple[str,
         )
     task, *files = names
     return task, tuple(files), overrides
-
-
-def split_arguments(words: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
-    """Kernel files, and the overrides `KEY=VALUE` among the arguments. An existing file is never an override."""
-    overrides = tuple(word for word in words if _KEY_VALUE.match(word) and not os.path.exists(word))
-    return [word for word in words if word not in overrides], overrides
 
 
 async def _show(options: CheckOptions, begin: float, *, as_json: bool) -> tuple[bool, list[CheckResult]]:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from kernelrl_core.environment.suite import BrokenPair, SuitePair, read_suite
 from kernelrl_core.errors import UsageError
 from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.types import Task
+from kernelrl_experiments.suite import BrokenPair, SuitePair, read_suite
 from kernelrl_testing.fakes import FakeTasks
 
 TASK = """

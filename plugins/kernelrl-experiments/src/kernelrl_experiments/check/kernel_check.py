@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import os
 import secrets
 import time
@@ -20,11 +19,15 @@ from typing import Any
 import attrs
 
 from kernelrl_core.environment.candidate_evaluator import CandidateEvaluator
-from kernelrl_core.environment.check_options import CheckOptions, CheckParts, check_parts, is_on_command_line
-from kernelrl_core.environment.checked_kernels import CheckedKernel, CheckResult, KernelJob
-from kernelrl_core.environment.one_kernel import evaluate_kernel, find_backends, why_untimed, with_timing
+from kernelrl_core.environment.checked_kernels import CheckedKernel
+from kernelrl_core.environment.one_kernel import (
+    check_secret,
+    evaluate_kernel,
+    find_backends,
+    why_untimed,
+    with_timing,
+)
 from kernelrl_core.environment.scoring import score
-from kernelrl_core.environment.suite import read_suite
 from kernelrl_core.errors import KernelRLError, MissingPrerequisite, UsageError
 from kernelrl_core.interfaces.evaluators import Evaluator
 from kernelrl_core.interfaces.tasks import TaskSource
@@ -40,13 +43,11 @@ from kernelrl_core.sources.plain_functions import EXTENSION_SUFFIXES
 from kernelrl_core.storage import cache_directory
 from kernelrl_core.tasks.lookup import find_task, plain_sources
 from kernelrl_core.types import DOMAIN_OF_OTHERS, Score, Task, Turn
+from kernelrl_experiments.check.options import CheckOptions, CheckParts, check_parts, is_on_command_line
+from kernelrl_experiments.check.results import CheckResult, KernelJob
+from kernelrl_experiments.suite import read_suite
 
-__all__ = [
-    "KernelCheck",
-    "check_secret",
-    "expected_evaluator",
-    "open_check",
-]
+__all__ = ["KernelCheck", "expected_evaluator", "open_check"]
 
 _POLL_S = 0.3
 
@@ -114,11 +115,6 @@ def _why_not_timed(
     if stated_timing is False:
         return "timing is turned off by evaluation.timing=false"
     return "" if stated_timing else why_untimed(spec, evaluator, registry)
-
-
-def check_secret(seed: int) -> bytes:
-    """The key of the hidden input seeds of a check with a seed."""
-    return hashlib.sha256(f"check {seed}".encode()).digest()
 
 
 @attrs.frozen

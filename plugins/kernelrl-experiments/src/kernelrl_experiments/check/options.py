@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Mapping, Sequence
 
 import attrs
@@ -16,7 +18,17 @@ from kernelrl_core.recipe.problems import COMMAND_LINE
 from kernelrl_core.recipe.schema import VerdictSettings
 from kernelrl_core.tasks.lookup import needs_source
 
-__all__ = ["CheckOptions", "CheckParts", "check_parts", "component_keys", "default_keys", "is_on_command_line"]
+__all__ = [
+    "CheckOptions",
+    "CheckParts",
+    "check_parts",
+    "component_keys",
+    "default_keys",
+    "is_on_command_line",
+    "split_arguments",
+]
+
+_KEY_VALUE = re.compile(r"[A-Za-z_]\w*(\.\w+)*=")
 
 
 @attrs.frozen
@@ -48,6 +60,12 @@ class CheckOptions:
     """Function that is the kernel; see `KernelReader`."""
     path: str = ""
     """Directory of the user's package; see `KernelReader`."""
+
+
+def split_arguments(words: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
+    """Kernel files, and the overrides `KEY=VALUE` among the arguments. An existing file is never an override."""
+    overrides = tuple(word for word in words if _KEY_VALUE.match(word) and not os.path.exists(word))
+    return [word for word in words if word not in overrides], overrides
 
 
 def default_keys(

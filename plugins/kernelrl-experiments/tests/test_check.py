@@ -15,17 +15,18 @@ from xml.etree import ElementTree
 import pytest
 from kernelrl_command_server import Command, CommandServer
 
-from kernelrl_core.cli.check import _exit_code, _junit_case, _table
-from kernelrl_core.cli.junit import JunitCase, write_junit
-from kernelrl_core.environment.checked_kernels import CheckedKernel, CheckResult, KernelJob
+from kernelrl_core.environment.checked_kernels import CheckedKernel
 from kernelrl_core.environment.turn_text import turn_lines
 from kernelrl_core.plugins.registry import registry
 from kernelrl_core.recipe.evaluation_spec import read_evaluation_spec
 from kernelrl_core.types import Outcome, Turn, Verdict
+from kernelrl_experiments.check.command import _exit_code, _junit_case, _table
+from kernelrl_experiments.check.junit import JunitCase, write_junit
+from kernelrl_experiments.check.results import CheckResult, KernelJob
 from kernelrl_testing.values import make_evaluation, make_turn
 from kernelrl_testing.waiting import DEADLINE_S, wait_until
 
-FAKES = Path(__file__).parents[1] / "fakes"
+FAKES = Path(__file__).parents[3] / "tests/fakes"
 KERNEL = "import torch\n\n\nclass ModelNew(torch.nn.Module):\n    def forward(self, x):\n        return {value!r}\n"
 FAKE = ("-b", "fake", "-e", "fake", "checkers=null", "forbid=[]")
 TASK = "fake/train/0"

@@ -9,9 +9,7 @@ from typing import Any, ClassVar
 import attrs
 import pytest
 
-from kernelrl_core.environment.check_options import default_keys
 from kernelrl_core.environment.checked_kernels import CheckedKernel
-from kernelrl_core.environment.kernel_check import expected_evaluator
 from kernelrl_core.environment.one_kernel import why_untimed
 from kernelrl_core.environment.turn_text import turn_lines
 from kernelrl_core.interfaces.backends import BackendConfig
@@ -22,6 +20,8 @@ from kernelrl_core.plugins.registry import PluginFailed, PluginInfo, Registry
 from kernelrl_core.plugins.use import Use
 from kernelrl_core.recipe.evaluation_spec import EvaluationSpec
 from kernelrl_core.types import Candidate, EvaluationSettings, Extraction, Outcome
+from kernelrl_experiments.check.kernel_check import expected_evaluator
+from kernelrl_experiments.check.options import default_keys
 from kernelrl_testing.fakes import FakeEvaluator
 from kernelrl_testing.values import make_evaluation, make_turn
 

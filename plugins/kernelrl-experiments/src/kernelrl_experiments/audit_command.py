@@ -12,10 +12,10 @@ import click
 
 from kernelrl_core.cli.output import print_json, print_lines, require_writable, table
 from kernelrl_core.cli.task_source import layers_of
-from kernelrl_core.environment.task_audit import AuditOptions, TaskSelection, audit_tasks
 from kernelrl_core.plugins.registry import registry
 from kernelrl_core.types import serialization as codec
 from kernelrl_core.types.audits import FLAGS, TaskAudit
+from kernelrl_experiments.task_audit import AuditOptions, TaskSelection, audit_tasks
 
 
 @click.command("audit")

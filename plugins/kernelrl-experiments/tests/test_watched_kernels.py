@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from kernelrl_core.cli.check import _watched_lines
-from kernelrl_core.environment.check_options import CheckOptions, check_parts
-from kernelrl_core.environment.checked_kernels import CheckResult
-from kernelrl_core.environment.kernel_check import KernelCheck
 from kernelrl_core.interfaces.evaluators import Evaluator
 from kernelrl_core.plugins.registry import registry
 from kernelrl_core.recipe.merge import Merged
 from kernelrl_core.types import BuildStatus, Evaluation, EvaluationRequest, Outcome
+from kernelrl_experiments.check.command import _watched_lines
+from kernelrl_experiments.check.kernel_check import KernelCheck
+from kernelrl_experiments.check.options import CheckOptions, check_parts
+from kernelrl_experiments.check.results import CheckResult
 from kernelrl_testing.waiting import DEADLINE_S, wait_until_async
 
 KERNEL = "import own\n\n\nclass ModelNew:\n    def forward(self, x):\n        return {word!r}\n"
