@@ -33,6 +33,15 @@ def test_an_adapter_of_zeros_gets_an_effect() -> None:
     )
 
 
+def test_a_bias_of_half_precision_is_drawn_so_large_that_the_tolerance_does_not_hide_it() -> None:
+    task = reference(
+        "return x + self.b",
+        init="self.b = torch.nn.Parameter(torch.zeros(64).half())",
+        inputs="torch.randn(8, 64).half()",
+    )
+    assert float(values(task)["b"].float().abs().median()) > 0.2
+
+
 def test_a_scale_keeps_its_size() -> None:
     drawn = values(
         reference(

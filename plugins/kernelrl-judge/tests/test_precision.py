@@ -80,3 +80,15 @@ def test_no_other_error_is_attributed_to_ten_bits() -> None:
         found = wrong(task, actual)
         assert found is not None
         assert Cause.FACTORS not in [cause.kind for cause in found.causes]
+
+
+def test_single_precision_that_a_reference_requests_is_double_precision_in_the_exact_output() -> None:
+    task = reference(
+        "return x.float() @ self.w, x.to(torch.float32).view(torch.int32)",
+        "torch.randn(8, 64).half()",
+        init="self.w = torch.nn.Parameter(torch.randn(64, 3))",
+    )
+    inputs = task.inputs(0)
+    product, bits = task.exact(inputs, 0)
+    assert torch.equal(product, inputs[0].double() @ task.state["w"].double())
+    assert torch.equal(bits, inputs[0].float().view(torch.int32))

@@ -505,13 +505,8 @@ FORMS = (
 )
 
 
-PENDING = {"int8 of bf16 rows": "harder inputs with many halves are open in more than 1 % of the elements"}
-"""Cases that do not yet end as they should."""
-
-
 def parameter(case: Case) -> Any:
-    reason = PENDING.get(case.title)
-    return pytest.param(case, id=case.title, marks=[pytest.mark.xfail(reason=reason)] if reason else [])
+    return pytest.param(case, id=case.title)
 
 
 @pytest.mark.parametrize("case", [parameter(case) for case in (*HALF_PRECISION, *NARROW, *SHAPES, *OPEN, *RANGES)])

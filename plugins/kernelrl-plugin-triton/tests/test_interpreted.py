@@ -68,6 +68,10 @@ RESULTS = {
     "the value of a constant": ("y = x + least(x_ptr.dtype.element_ty)", [-1, 0, 1, 2]),
     "a masked load": ("y = tl.load(x_ptr + at, mask=at < 5) + 1.0", [1, 2, 3, 4, 5, 1, 1, 1]),
     "libdevice": ("y = libdevice.floor(libdevice.pow(x, 2.0) + libdevice.erf(x))", [0, 1, 4, 9, 17, 26, 37, 50]),
+    "libdevice of integers and of named roundings": (
+        "y = libdevice.div_rn(libdevice.pow(x, 2), 2.0) + libdevice.saturatef(x)",
+        [0, 1.5, 3, 5.5, 9, 13.5, 19, 25.5],
+    ),
     "tf32": (
         "y = tl.sum(tl.dot(tl.full((16, 16), 1.0 + 0.0001, tl.float32), tl.full((16, 16), 1.0, tl.float32)))",
         [4096.0],
@@ -135,6 +139,7 @@ with torch.cuda.device(torch.zeros(1).device):
         str(torch.cuda.get_device_capability()[0] >= 8),
         driver.active.get_current_target().backend,
         str(driver.active.utils.get_device_properties(torch.cuda.current_device())["max_shared_mem"] > 1024),
+        str(torch.nn.Parameter(torch.zeros(1)).is_cuda),
     ]
 """
 
@@ -169,7 +174,7 @@ def test_result_is_that_of_compiled_code(found: dict[str, list[str]], name: str)
 
 
 def test_code_that_reads_properties_of_a_gpu_finds_some(found: dict[str, list[str]]) -> None:
-    assert found["a GPU"] == ["True", "True", "cuda", "True"]
+    assert found["a GPU"] == ["True", "True", "cuda", "True", "True"]
 
 
 @pytest.mark.parametrize("name", ORDERED)

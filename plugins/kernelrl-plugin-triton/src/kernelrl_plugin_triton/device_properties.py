@@ -1,4 +1,4 @@
-"""Properties of a GPU for kernels in the interpreter, whose code reads them to choose block sizes and grids.
+"""Properties of a GPU for kernels in the interpreter, whose code reads them to choose block sizes, grids and branches.
 
 The values are those of an NVIDIA A100, except for the number of multiprocessors: a persistent kernel launches one
 program for each, and with few programs each one executes its loop several times.
@@ -75,4 +75,6 @@ def install() -> None:
     # Tensors of the interpreter are on the CPU, which is no device for the originals.
     torch.cuda.device = lambda device=None: contextlib.nullcontext()  # type: ignore[assignment, misc]
     torch.cuda.synchronize = lambda device=None: None
+    # Kernels assert it, or compute with torch where it is false.
+    torch.Tensor.is_cuda = property(lambda tensor: True)  # type: ignore[assignment]
     driver.set_active(_Driver())  # type: ignore[arg-type]

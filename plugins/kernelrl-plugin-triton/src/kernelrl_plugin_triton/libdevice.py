@@ -18,6 +18,14 @@ __all__ = ["install"]
 _PREFIX = "__nv_"
 _NAMES: dict[str, Callable[..., Any]] = {
     "pow": np.power,
+    "powi": np.power,
+    "exp10": lambda x: np.power(x.dtype.type(10), x),
+    "fdivide": np.divide,
+    "saturate": lambda x: np.fmin(np.fmax(x, 0), 1),
+    "finite": np.isfinite,
+    "isfinited": np.isfinite,
+    "isinfd": np.isinf,
+    "isnand": np.isnan,
     "rsqrt": lambda x: 1 / np.sqrt(x),
     "round": lambda x: np.trunc(x + np.copysign(x.dtype.type(0.5), x)),
     "nearbyint": np.rint,
@@ -29,6 +37,8 @@ _NAMES: dict[str, Callable[..., Any]] = {
 }
 _NAMES |= {f"a{name}{end}": getattr(np, f"arc{name}{end}") for name in ("sin", "cos", "tan") for end in ("", "h")}
 _NAMES["atan2"] = np.arctan2
+_ROUNDED = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "sqrt": np.sqrt}
+_NAMES |= {f"{letter}{name}_rn": function for letter in "fd" for name, function in _ROUNDED.items()}
 
 
 def install() -> None:

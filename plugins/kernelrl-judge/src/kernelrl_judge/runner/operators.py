@@ -106,16 +106,18 @@ class _Operators(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given = tensors((args, kwargs))
+        # Triton's interpreter lets `is_cuda` be true for all tensors.
+        is_on_device = any(tensor.device.type == "cuda" for tensor in given)
         if isinstance(func, torch._ops.OpOverload) and func.namespace not in _TORCH_NAMESPACES:
             # An operator of the candidate consists of operators of torch and of launches.
-            keys = _BACKENDS["cuda" if any(tensor.is_cuda for tensor in given) else "cpu"]
+            keys = _BACKENDS["cuda" if is_on_device else "cpu"]
             with self, self._own.operator(func):
                 return func.redispatch(keys, *args, **(kwargs or {}))
         places = _places(given)
         taken = _bytes(given)
         returned = func(*args, **(kwargs or {}))
         results = tensors(returned)
-        if any(tensor.is_cuda for tensor in given) and (held := [tensor for tensor in results if tensor.is_cpu]):
+        if is_on_device and (held := [tensor for tensor in results if tensor.is_cpu]):
             # On the host, code outside of torch can read the elements in many ways.
             self.add("torch.Tensor.cpu", _bytes(held), 0)
         if places and places <= self._prepared:

@@ -23,8 +23,9 @@ from kernelrl_judge.task.source import TaskError
 
 __all__ = ["ParameterDraws", "drawn_parameters"]
 
-_MIN_VECTOR_SPREAD = 0.1
-"""Least standard deviation of drawn vectors. The least one of matrices is that of a common initialisation."""
+_MIN_VECTOR_SPREAD, _MIN_HALF_VECTOR_SPREAD = 0.1, 0.5
+"""Least standard deviation of drawn vectors, and that in half precision, where a tolerance may hide a bias of 0.1. The
+least one of matrices is that of a common initialisation."""
 _MAX_TRIED = 32
 """Largest number of lacking parameters whose effect is measured."""
 _LARGE_SHARE, _LARGE = 1 / 32, 8.0
@@ -173,7 +174,10 @@ def _values(before: torch.Tensor, spread: ParameterSpread) -> torch.Tensor:
     if spread.has_large_values:
         is_large = torch.rand_like(numbers) < _LARGE_SHARE
         noise = torch.where(is_large, _LARGE * noise, noise)
-    min_deviation = _MIN_VECTOR_SPREAD if numbers.dim() < 2 else max(1, numbers[0].numel()) ** -0.5
+    if numbers.dim() < 2:
+        min_deviation = _MIN_HALF_VECTOR_SPREAD if before.element_size() == 2 else _MIN_VECTOR_SPREAD
+    else:
+        min_deviation = max(1, numbers[0].numel()) ** -0.5
     deviation = max(float(numbers.std(correction=0)), min_deviation)
     return (numbers + spread.share * deviation * noise).to(before.dtype)
 

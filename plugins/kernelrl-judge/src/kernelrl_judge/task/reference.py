@@ -12,6 +12,7 @@ from typing import Any
 import attrs
 import torch
 from torch.nn.parameter import is_lazy
+from torch.overrides import TorchFunctionMode
 
 from kernelrl_core.api.evaluators import EvaluationSettings, TaskDtypes
 from kernelrl_judge.protocol.call import seed
@@ -68,6 +69,29 @@ _MIN_RESIZED = 4
 _COPY_TOLERANCE = 1e-3
 """Largest relative difference of an output from an input of which it may be a copy."""
 _STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
+
+
+_DOUBLE = {torch.float32: torch.float64, torch.complex64: torch.complex128}
+
+
+class _SingleAsDouble(TorchFunctionMode):
+    """Calls that request single precision compute in double precision: a reference of half precision requests it where
+    it wants more digits. Bits of a number that are viewed as another dtype remain those of single precision."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func is torch.Tensor.float:
+            return args[0].double()
+        if func is torch.Tensor.view:
+            viewed = kwargs.get("dtype", args[1] if len(args) > 1 else None)
+            is_of_single = isinstance(viewed, torch.dtype) and viewed.itemsize == torch.float32.itemsize
+            tensor = args[0].float() if is_of_single and args[0].dtype is torch.float64 else args[0]
+            return func(tensor, *args[1:], **kwargs)
+        return func(*map(_in_double, args), **{name: _in_double(value) for name, value in kwargs.items()})
+
+
+def _in_double(argument: Any) -> Any:
+    return _DOUBLE.get(argument, argument) if isinstance(argument, torch.dtype) else argument
 
 
 @attrs.frozen
@@ -326,7 +350,8 @@ class Reference:
         before = torch.get_default_dtype()
         torch.set_default_dtype(torch.float64)
         try:
-            found = self.in_double().expected([mapped(value, widened) for value in inputs], index)
+            with _SingleAsDouble():
+                found = self.in_double().expected([mapped(value, widened) for value in inputs], index)
             return mapped(found, widened)
         except torch.OutOfMemoryError:
             return None
