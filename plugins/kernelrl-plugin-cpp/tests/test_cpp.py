@@ -18,6 +18,7 @@ from kernelrl_plugin_cpp.config import CppConfig
 from kernelrl_plugin_cpp.examples import FEW_SHOT, ONE_SHOT
 from kernelrl_testing.fixtures import AssertKernel, Evaluate
 from kernelrl_testing.values import make_request
+from kernelrl_testing.waiting import require_times
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")]
 
@@ -72,6 +73,7 @@ def test_second_build_of_a_source_makes_no_python_module_and_comes_from_the_cach
 def test_correct_kernel_is_timed_against_the_reference(judge: Judge) -> None:
     found = judge(ONE_SHOT.kernel, timing=True, timing_trials=10)
     assert found.outcome is Outcome.CORRECT
+    require_times(found)
     assert found.speedup == pytest.approx(found.baseline.median_us / found.runtime.median_us, rel=1e-6)
     assert found.speedup_ci[0] <= found.speedup <= found.speedup_ci[1]
     assert found.facts.roofline.compulsory_bytes == 3 * 300 * 700 * 4

@@ -1,4 +1,4 @@
-"""Waiting in tests: for a condition, with a deadline that a busy machine keeps too.
+"""Tests that hold on a busy machine: waits for a condition, with a deadline, and times of kernels.
 
 A test that sleeps for a guessed time fails where the guess is short and wastes the rest where it is long. The linter
 of this repository therefore allows `time.sleep` and `asyncio.sleep` in no test.
@@ -11,7 +11,11 @@ import time
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
-__all__ = ["DEADLINE_S", "takes", "takes_async", "wait_until", "wait_until_async"]
+import pytest
+
+from kernelrl_core.api.evaluators import Evaluation
+
+__all__ = ["DEADLINE_S", "require_times", "takes", "takes_async", "wait_until", "wait_until_async"]
 
 T = TypeVar("T")
 
@@ -74,3 +78,13 @@ def takes(seconds: float) -> None:
 async def takes_async(seconds: float = 0.0) -> None:
     """As `takes`, while other tasks of the event loop run; 0 seconds let each of them run once."""
     await asyncio.sleep(seconds)
+
+
+def require_times(evaluation: Evaluation) -> None:
+    """Fail a test whose kernel was not timed, and skip it where other programs kept the processors busy.
+
+    On a CPU the evaluator then states no times, because none would be right.
+    """
+    if evaluation.not_timed.startswith("other programs keep the processors busy"):
+        pytest.skip(evaluation.not_timed)
+    assert evaluation.runtime is not None, evaluation
