@@ -18,8 +18,10 @@ error names its entry of `docs/troubleshooting.md` (`see`).
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Iterable
 from enum import IntEnum
+from pathlib import Path
 from typing import ClassVar
 
 __all__ = [
@@ -35,6 +37,7 @@ __all__ = [
     "UsageError",
     "more",
     "nearest",
+    "nearest_path",
     "suggestion",
 ]
 
@@ -164,3 +167,30 @@ def suggestion(word: str, known: Iterable[str]) -> str:
         return f"did you mean {close!r}?"
     more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
     return f"known: {', '.join(names[:_MAX_NAMES]) or 'none'}{more}"
+
+
+def nearest_path(path: str | os.PathLike[str]) -> str:
+    """End of a message about a missing path: `; did you mean 'PATH'?`, or nothing if no existing path is similar.
+
+    Names are compared without suffix, in the deepest directory of the path that exists.
+    """
+    wanted = Path(path).expanduser()
+    for depth, directory in enumerate(wanted.parents):
+        if directory.is_dir():
+            name, *rest = wanted.parts[-1 - depth :]
+            close = _nearest_entry(name, directory)
+            if not close:
+                return ""
+            whole = directory.joinpath(close, *rest)
+            return f"; did you mean {str(whole if whole.exists() else directory / close)!r}?"
+    return ""
+
+
+def _nearest_entry(name: str, directory: Path) -> str:
+    try:
+        entries = [entry for entry in os.listdir(directory) if entry != name]
+    except OSError:
+        return ""
+    close = nearest(Path(name).stem, {Path(entry).stem for entry in entries})
+    same = [entry for entry in entries if close and Path(entry).stem == close]
+    return nearest(name, same) or min(same, default="")

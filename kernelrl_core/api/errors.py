@@ -14,6 +14,7 @@ from kernelrl_core.errors import (
     StorageError,
     UsageError,
     nearest,
+    nearest_path,
     suggestion,
 )
 
@@ -29,5 +30,6 @@ __all__ = [
     "StorageError",
     "UsageError",
     "nearest",
+    "nearest_path",
     "suggestion",
 ]

@@ -74,13 +74,13 @@ def print_lines(lines: Iterable[str]) -> None:
 
 
 def show_warnings(loaded: LoadedRecipe, *, trains: bool = False) -> None:
-    """Print on stderr the files of a recipe, and a warning for each key that has no effect.
+    """Print on stderr the files of a recipe, and a warning for each key of the user that has no effect.
 
     Args:
         trains: the recipe is used for training.
     """
     click.echo(f"recipe: {loaded.files()}", err=True)
-    for warning in (*loaded.warnings, *(loaded.training_warnings if trains else ())):
+    for warning in (*loaded.own_warnings(), *(loaded.training_warnings if trains else ())):
         click.echo(f"warning: {warning}", err=True)
 
 

@@ -4,10 +4,10 @@ The score of a turn is the weighted sum of the recipe's reward components. `scor
 options, or the run ends. Every component needs a config class, because `bounds()` is required.
 
 To try a component, call it in a test: `Brevity(BrevityConfig()).score(make_turn(Outcome.CORRECT, source="..."))`, with
-`make_turn` from `kernelrl_testing.values`. `kernelrl check --json --recipe RECIPE` prints the score of a kernel. To
-see one in a run, extend `smoke` with `policy: {use: scripted, path: replies.yaml}` and
-`sampling: {max_tokens: 20000}`: a token of this policy is a byte, and a longer reply is cut off.
-`reward_part/brief` in `metrics.jsonl` is the weighted mean.
+`make_turn` from `kernelrl_testing.values`. `make_turn(Outcome.CORRECT, speedup=2.0)` is a turn with run times.
+`kernelrl check --json --recipe RECIPE` prints the score of a kernel. To see one in a run, extend `smoke` with
+`policy: {use: scripted, path: replies.yaml}` and `sampling: {max_tokens: 20000}`: a token of this policy is a byte, and
+a longer reply is cut off. `reward_part/brief` in `metrics.jsonl` is the weighted mean.
 
 `kernelrl plugins new rewards NAME` writes a sample plugin.
 """

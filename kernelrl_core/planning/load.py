@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import attrs
 
 import kernelrl_core
-from kernelrl_core.errors import LookupFailed, nearest, suggestion
+from kernelrl_core.errors import LookupFailed, nearest, nearest_path, suggestion
 from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.recipe.differences import differences
 from kernelrl_core.recipe.merge import Merged, merge_files, merge_layers, override_layers, shown_path
@@ -30,6 +30,7 @@ __all__ = [
     "find_recipe",
     "load_recipe",
     "merge_recipe",
+    "nearest_name_or_path",
     "recipe_from_mapping",
     "recipes",
     "resolve",
@@ -51,6 +52,11 @@ class LoadedRecipe:
     """Keys that are set and have no effect, and numbers outside of the range in which they act."""
     training_warnings: tuple[Problem, ...] = ()
     """Keys that have no effect in a training run, and settings with which the policy learns nothing."""
+
+    def own_warnings(self) -> list[Problem]:
+        """The warnings about keys of the user: an override may leave keys of a bundled recipe without effect."""
+        bundled = {str(path) for path in bundled_recipes().values()}
+        return [warning for warning in self.warnings if warning.origin.source not in bundled]
 
     def files(self) -> str:
         """The files read, the recipe first, then its base recipes."""
@@ -130,7 +136,15 @@ def find_recipe(name_or_path: str) -> Path:
     if path.stem in bundled:
         message = f"no file {name_or_path!r} here; the bundled recipe {path.stem!r} is used by its name"
         raise LookupFailed(message, fix=f"write {path.stem} in place of the path")
-    raise LookupFailed(f"no recipe {name_or_path!r}; {suggestion(path.stem, recipes())}", fix="kernelrl recipes list")
+    hint = nearest_name_or_path(name_or_path, recipes())
+    raise LookupFailed(f"no recipe {name_or_path!r}{hint}", fix="kernelrl recipes list")
+
+
+def nearest_name_or_path(name_or_path: str, known: Iterable[str]) -> str:
+    """End of a message about an unknown name or path: the nearest path if it is a path, else the nearest known name."""
+    path = Path(name_or_path)
+    close = nearest_path(path) if path.suffix or len(path.parts) > 1 else ""
+    return close or f"; {suggestion(path.stem, known)}"
 
 
 def recipes() -> dict[str, Path]:

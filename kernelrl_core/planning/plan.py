@@ -118,7 +118,7 @@ def plan(name: str, recipe: Recipe, registry: Registry) -> dict[str, Any]:
         whole += spent_at_most(recipe, prompt, episodes=of_one, steps=updates or [], on_gpu=on_gpu, trains=False)
         facts |= _amounts("", whole, prices)
     lines = excluded.splitlines() if excluded is not None else []
-    return facts | {"excluded": lines, "pending": pending_preparations(recipe), "missing": missing}
+    return facts | {"excluded": lines, "pending": pending_preparations(spec_of(recipe)), "missing": missing}
 
 
 def _algorithm(recipe: Recipe, steps: int | None) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from kernelrl_core.errors import UsageError
+from kernelrl_core.errors import UsageError, nearest_path
 
 if TYPE_CHECKING:
     import jinja2
@@ -86,7 +86,7 @@ def _locate(name_or_path: str) -> Path:
     if path.is_file():
         return path.resolve()
     if "/" in name_or_path or path.suffix:
-        raise UsageError(f"prompt.template: {name_or_path}: no such file")
+        raise UsageError(f"prompt.template: {name_or_path}: no such file{nearest_path(path)}")
     near = difflib.get_close_matches(name_or_path, BUILTIN, n=1)
     hint = f", did you mean {near[0]!r}?" if near else ""
     raise UsageError(

@@ -61,16 +61,16 @@ def missing_prerequisites(uses: Iterable[tuple[str, Use]], spec: EvaluationSpec,
     return {what: fix.replace("BACKEND", backend) for what, fix in found.items()}
 
 
-def pending_preparations(recipe: Recipe) -> list[str]:
-    """A line for each part of this machine that the first use by the recipe's backend will prepare.
+def pending_preparations(spec: EvaluationSpec) -> list[str]:
+    """A line for each part of this machine that the first use by the specification's backend will prepare.
 
     Raises:
         KernelRLError: the backend failed.
     """
-    if recipe.evaluator.options.settings_here(recipe.evaluation) is None:
+    if spec.evaluator.options.settings_here(spec.settings) is None:
         return []
-    with plugin_boundary(f"backend {recipe.backend.use!r}", "found_here"):
-        facts = list(recipe.backend.options.found_here())
+    with plugin_boundary(f"backend {spec.backend.use!r}", "found_here"):
+        facts = list(spec.backend.options.found_here())
     return [f"{fact.label}: {fact.detail}" for fact in facts if fact.state == "pending"]
 
 

@@ -390,8 +390,16 @@ def find_run(name: str, *, damaged: bool = False) -> RunDir:
                 fix="restore it from a copy of the run, or delete the directory",
                 see="run-files",
             )
-    hint = suggestion(Path(name).name, [run.name for run in list_runs()])
-    raise LookupFailed(f"no run {name!r}: no run directory has this path or this name below runs/; {hint}")
+    runs = [run.name for run in list_runs()]
+    if not runs:
+        raise LookupFailed(
+            f"no run {name!r}: this directory has no runs",
+            fix="change to the directory in which the run was started, or start one: kernelrl run RECIPE",
+        )
+    hint = suggestion(Path(name).name, runs)
+    raise LookupFailed(
+        f"no run {name!r}: no run directory has this path or this name below runs/; {hint}", fix="kernelrl runs list"
+    )
 
 
 def list_runs(directory: Path = Path("runs")) -> list[RunDir]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import attrs
 
-from kernelrl_core.errors import UsageError
+from kernelrl_core.errors import UsageError, nearest_path
 from kernelrl_core.sources.packages import absolute_imports, module_name, read_package, require_importable
 from kernelrl_core.sources.plain_functions import EXTENSION_SUFFIXES, as_model, extension_as_model
 
@@ -127,5 +127,6 @@ def read_kernel(name: str) -> str:
             with Path(name).open("rb") as file:
                 content = file.read(_MAX_BYTES + 1)
     except OSError as error:
-        raise UsageError(f"{name}: kernel file cannot be read: {error.strerror}") from None
+        close = nearest_path(name) if isinstance(error, FileNotFoundError) else ""
+        raise UsageError(f"{name}: kernel file cannot be read: {error.strerror}{close}", see="kernel-files") from None
     return content.decode("utf-8", "replace")

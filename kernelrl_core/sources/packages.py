@@ -15,7 +15,7 @@ import sysconfig
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
-from kernelrl_core.errors import UsageError
+from kernelrl_core.errors import UsageError, nearest_path
 from kernelrl_core.types.packages import MAX_PACKAGE_BYTES, MAX_PACKAGE_FILES, package_problem
 from kernelrl_sources.syntax import MAX_SOURCE_CHARACTERS, parse
 
@@ -52,7 +52,9 @@ def read_package(folder: str) -> dict[str, str]:
     start = Path(folder)
     if not start.is_dir():
         raise UsageError(
-            f"--path {folder}: no such directory", fix="name the directory of a package", see="kernel-files"
+            f"--path {folder}: no such directory{nearest_path(folder)}",
+            fix="name the directory of a package",
+            see="kernel-files",
         )
     root = import_root(start)
     files: dict[str, str] = {}

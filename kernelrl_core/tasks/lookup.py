@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from kernelrl_core.errors import LookupFailed, UsageError, nearest
+from kernelrl_core.errors import LookupFailed, UsageError, nearest, nearest_path
 from kernelrl_core.interfaces.tasks import TaskSource
 from kernelrl_core.recipe.schema import Use
 from kernelrl_core.sources.plain_functions import as_task
@@ -39,8 +39,10 @@ def find_task(text: str, *, registry: Registry, source: TaskSource | None = None
     path = Path(text)
     if path.is_file():
         return Task(id=path.stem, reference=read_task_file(path), name=path.stem)
-    if path.suffix == ".py" or path.is_dir():
-        raise UsageError(f"{text}: {'a directory, not a task file' if path.is_dir() else 'no such file'}")
+    if path.is_dir():
+        raise UsageError(f"{text}: a directory, not a task file")
+    if path.suffix == ".py":
+        raise UsageError(f"{text}: no such file{nearest_path(path)}", fix="kernelrl tasks list, or name a file")
     if source is None:
         source = _source_of(text, registry)
     known = {task.id: task for split in source.splits() for task in source.tasks(split)}

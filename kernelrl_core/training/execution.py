@@ -19,6 +19,7 @@ from kernelrl_core.monitoring.monitor import Monitor
 from kernelrl_core.monitoring.run_log import log_to
 from kernelrl_core.plugins.boundary import first_error
 from kernelrl_core.plugins.registry import Registry
+from kernelrl_core.recipe.evaluation_spec import spec_of
 from kernelrl_core.recipe.prerequisites import pending_preparations
 from kernelrl_core.recipe.schema import Recipe
 from kernelrl_core.rollout.session import Session, open_session, require_learning
@@ -80,7 +81,7 @@ async def _train(
     began = time.monotonic()
     reporting = asyncio.create_task(console.keep_reporting())
     try:
-        for pending in pending_preparations(recipe):
+        for pending in pending_preparations(spec_of(recipe)):
             console.say(pending)
         after = f", to continue after step {journal.next_step}" if journal.next_step else ""
         console.say(f"preparing policy {recipe.policy.use!r} and evaluator {recipe.evaluator.use!r}{after}")

@@ -130,6 +130,13 @@ CASES = {
     "missing recipe": Case(
         ["validate", "nowhere.yaml"], 2, r"(?s)no recipe 'nowhere\.yaml'.*fix: kernelrl recipes list"
     ),
+    "misspelt recipe file": Case(
+        ["validate", "mine.yml"], 2, r"no recipe 'mine\.yml'; did you mean 'mine\.yaml'\?", {"mine.yaml": ""}
+    ),
+    "misspelt recipe file of an evaluation": Case(
+        ["eval", "./mien.yaml"], 2, r"no run or recipe .*did you mean 'mine\.yaml'\?", {"mine.yaml": ""}
+    ),
+    "no runs": Case(["report", "quickstart"], 2, r"(?s)this directory has no runs.*fix: .*kernelrl run RECIPE"),
     "not YAML": Case(["validate", "a.yaml"], 2, r"a\.yaml:2: not YAML", {"a.yaml": "a: [1\nb: 2\n"}),
     "duplicate key": Case(
         ["validate", "a.yaml"],
@@ -168,8 +175,12 @@ CASES = {
     "task without inputs": Case(
         ["check", "t.py", "k.py"], 2, r"t\.py:1: not a task: .*get_inputs", {"t.py": "class Model: ...\n", "k.py": ""}
     ),
-    "missing task file": Case(["check", "nowhere.py", "k.py"], 2, r"nowhere\.py", {"k.py": ""}),
-    "missing kernel": Case(["check", RELU, "nowhere.py"], 2, r"nowhere\.py: .*No such file"),
+    "missing task file": Case(
+        ["check", "tasks/rleu.py", "k.py"], 2, r"no such file; did you mean 'tasks/relu\.py'\?", {"tasks/relu.py": ""}
+    ),
+    "missing kernel": Case(
+        ["check", RELU, "softmx.py"], 2, r"softmx\.py: .*No such file.*mean 'softmax\.py'\?", {"softmax.py": ""}
+    ),
     "folder for a kernel": Case(["check", RELU, "."], 2, r"\.: .*[Dd]irectory"),
     "kernel that is not Python": Case(
         ["check", RELU, "k.py"],

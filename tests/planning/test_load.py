@@ -379,3 +379,9 @@ def test_any_value_is_accepted_or_rejected_with_problems(plugins: Registry, junk
         recipe_from_mapping(base, registry=plugins, name="any")
     except RecipeError as error:
         assert all(problem.message for problem in error.problems)  # noqa: PT017
+
+
+def test_a_key_of_a_bundled_recipe_without_effect_is_no_mistake_of_the_user() -> None:
+    loaded = load_recipe("quickstart_multi_turn", ["episode.turns=1", "returns.gamma=0.5"], registry=registry())
+    assert [warning.path for warning in loaded.own_warnings()] == ["returns.gamma"]
+    assert len(loaded.warnings) > 1

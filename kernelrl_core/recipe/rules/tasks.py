@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
-from kernelrl_core.errors import InfrastructureError, KernelRLError, MissingPrerequisite
+from kernelrl_core.errors import InfrastructureError, KernelRLError, MissingPrerequisite, nearest_path
 from kernelrl_core.interfaces.tasks import TaskSource
 from kernelrl_core.plugins.boundary import plugin_boundary, returned
 from kernelrl_core.plugins.registry import Registry
@@ -108,7 +108,7 @@ def demonstration_file(demonstrations: DemonstrationSettings) -> Iterator[Contra
     file = demonstrations.file
     hint = "create it with 'kernelrl distill RUN -o FILE', or set demonstrations.file to null"
     if file is not None and not file.is_file():
-        yield Contradiction(("demonstrations", "file"), f"no such file: {file}", hint)
+        yield Contradiction(("demonstrations", "file"), f"no such file: {file}{nearest_path(file)}", hint)
         return
     try:
         if file is not None:

@@ -42,6 +42,14 @@ def test_turns_of_every_outcome_are_those_that_are_scored() -> None:
     assert {turn.outcome for turn in turns_of_every_outcome()} == set(Outcome) - {Outcome.INFRA_ERROR}
 
 
+def test_the_times_of_a_turn_fit_its_speedup() -> None:
+    evaluation = make_turn(Outcome.CORRECT, speedup=4.0).evaluation
+    assert evaluation is not None
+    assert evaluation.runtime is not None
+    assert evaluation.baseline is not None
+    assert evaluation.baseline.median_us / evaluation.runtime.median_us == evaluation.speedup == 4.0
+
+
 def test_fields_replace_defaults() -> None:
     evaluation = make_evaluation(tests_passed=1, speedup=2.0)
     turn = make_turn(evaluation=evaluation, score=0.5, source="x = 1\n")

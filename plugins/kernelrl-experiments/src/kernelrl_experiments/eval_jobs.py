@@ -9,8 +9,15 @@ from typing import Any
 
 import attrs
 
-from kernelrl_core.errors import LookupFailed, UsageError, suggestion
-from kernelrl_core.planning.load import LoadedRecipe, checked_recipe, find_recipe, merge_recipe, recipes
+from kernelrl_core.errors import LookupFailed, UsageError
+from kernelrl_core.planning.load import (
+    LoadedRecipe,
+    checked_recipe,
+    find_recipe,
+    merge_recipe,
+    nearest_name_or_path,
+    recipes,
+)
 from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.recipe.merge import Merged, merge_layers
 from kernelrl_core.recipe.schema import PositiveInt, Recipe
@@ -91,7 +98,7 @@ def choose_jobs(
                 if isinstance(error, LookupFailed):
                     known = {*recipes(), *(run.name for run in list_runs())}
                     raise LookupFailed(
-                        f"no run or recipe {name!r}; {suggestion(Path(name).stem, known)}",
+                        f"no run or recipe {name!r}{nearest_name_or_path(name, known)}",
                         fix="kernelrl recipes list, kernelrl runs list",
                     ) from None
                 raise

@@ -18,7 +18,7 @@ import attrs
 
 from kernelrl_core.environment.environment import Environment
 from kernelrl_core.environment.scoring import lost_turn
-from kernelrl_core.errors import InfrastructureError, LookupFailed, StorageError, UsageError, nearest
+from kernelrl_core.errors import InfrastructureError, LookupFailed, StorageError, UsageError, nearest, nearest_path
 from kernelrl_core.interfaces.tasks import TaskSource
 from kernelrl_core.plugins.registry import Registry
 from kernelrl_core.prompts.extraction import extract_file
@@ -108,7 +108,7 @@ def read_existing(name: str, source: TaskSource, split: str | None, registry: Re
     path = Path(name)
     if not path.exists() and not (Path("runs") / name).exists():
         close = nearest(name, [run.name for run in list_runs()])
-        hint = f"; did you mean run {close!r}?" if close else ""
+        hint = f"; did you mean run {close!r}?" if close else nearest_path(path)
         raise UsageError(f"--kernels {name}: no such directory, file or run{hint}")
     if path.suffix in (".yaml", ".yml") or (path.is_dir() and not (path / "recipe.yaml").is_file()):
         found = _of_suite(path, source, registry)

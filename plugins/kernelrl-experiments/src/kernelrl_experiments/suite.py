@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from kernelrl_core.errors import KernelRLError, UsageError, suggestion
+from kernelrl_core.errors import KernelRLError, UsageError, nearest_path, suggestion
 from kernelrl_core.interfaces.tasks import TaskSource
 from kernelrl_core.plugins.boundary import plugin_boundary
 from kernelrl_core.plugins.registry import Registry
@@ -121,7 +121,11 @@ class _Entry:
 
 def _entries(path: Path, registry: Registry, sources: Sources | None) -> Iterator[_Entry | BrokenPair]:
     if not path.exists():
-        raise UsageError(f"{path}: no such directory or file", fix="name a suite", see="kernel-files")
+        raise UsageError(
+            f"--suite {path}: no such directory or file{nearest_path(path)}",
+            fix="write one: kernels: [{task: TASK, kernel: KERNEL}]",
+            see="kernel-files",
+        )
     if not path.is_dir():
         yield from _read_file(path, registry)
         return

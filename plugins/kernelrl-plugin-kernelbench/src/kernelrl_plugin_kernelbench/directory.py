@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from kernelrl_core.api.errors import UsageError
+from kernelrl_core.api.errors import UsageError, nearest_path
 from kernelrl_core.api.tasks import Task
 from kernelrl_plugin_kernelbench.collection import Collection, Found, LazyCollection, collect, refuse
 from kernelrl_plugin_kernelbench.config import DirectoryConfig
@@ -25,7 +25,8 @@ class DirectoryTasks(LazyCollection):
     def _read(self) -> Collection:
         root = self._config.path
         if not root.is_dir():
-            raise UsageError(f"directory: {root}: {'not a directory' if root.exists() else 'no such directory'}")
+            reason = "not a directory" if root.exists() else f"no such directory{nearest_path(root)}"
+            raise UsageError(f"directory: {root}: {reason}")
         try:
             paths = sorted(path for path in root.glob(self._config.glob) if path.is_file())
         except (ValueError, NotImplementedError) as error:

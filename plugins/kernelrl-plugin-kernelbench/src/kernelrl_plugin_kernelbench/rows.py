@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from kernelrl_core.api.errors import InfrastructureError, MissingPrerequisite, UsageError
+from kernelrl_core.api.errors import InfrastructureError, MissingPrerequisite, UsageError, nearest_path
 
 __all__ = ["Row", "hub_rows", "read_rows"]
 
@@ -26,7 +26,7 @@ def read_rows(path: Path) -> list[Row]:
     if path.suffix not in readers:
         raise UsageError(f"dataset: {path}: expected a file that ends in {', '.join(readers)}")
     if not path.is_file():
-        raise UsageError(f"dataset: {path}: no such file")
+        raise UsageError(f"dataset: {path}: no such file{nearest_path(path)}")
     try:
         return list(readers[path.suffix](path))
     except OSError as error:

@@ -9,6 +9,7 @@ from typing import Literal
 import attrs
 
 from kernelrl_core.api.config import NonNegativeFloat, PositiveInt
+from kernelrl_core.api.errors import nearest_path
 from kernelrl_core.api.policies import PolicyCapabilities, PolicyConfig
 
 __all__ = ["LOSSES", "ScriptedConfig", "ScriptedReply"]
@@ -62,4 +63,4 @@ class ScriptedConfig(PolicyConfig):
         if (self.path is None) == (not self.replies):
             yield "set exactly one of `path` and `replies`"
         elif self.path is not None and not self.path.is_file():
-            yield f"path: no such file: {self.path}"
+            yield f"path: no such file: {self.path}{nearest_path(self.path)}"

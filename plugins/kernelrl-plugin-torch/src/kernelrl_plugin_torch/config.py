@@ -11,7 +11,7 @@ import attrs
 
 from kernelrl_core.api import Requires
 from kernelrl_core.api.config import NonNegativeFloat, PositiveFloat, PositiveInt
-from kernelrl_core.api.errors import MissingPrerequisite, nearest
+from kernelrl_core.api.errors import MissingPrerequisite, nearest, nearest_path
 from kernelrl_core.api.policies import PolicyCapabilities, PolicyConfig
 from kernelrl_plugin_torch.packaged_models import PACKAGED, installed_file
 
@@ -167,7 +167,7 @@ class TorchConfig(PolicyConfig):
 
     def problems(self) -> Iterable[str]:
         if self.model is not None and _is_path(self.model) and not Path(self.model).expanduser().is_dir():
-            yield f"model: no such directory: {self.model}"
+            yield f"model: no such directory: {self.model}{nearest_path(self.model)}"
         elif self.model is not None and self.packaged is None and not Path(self.model).is_dir():
             close = nearest(self.model.lower(), PACKAGED)
             if close:

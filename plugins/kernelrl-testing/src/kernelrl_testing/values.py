@@ -44,6 +44,7 @@ __all__ = [
     "make_request",
     "make_runtime",
     "make_task",
+    "make_timed_evaluation",
     "make_turn",
     "turns_of_every_outcome",
 ]
@@ -126,10 +127,23 @@ def make_evaluation(outcome: Outcome = Outcome.CORRECT, **fields: Any) -> Evalua
     return Evaluation(outcome, **(fits | fields))
 
 
+def make_timed_evaluation(speedup: float, **fields: Any) -> Evaluation:
+    """A correct evaluation whose times fit a speedup: its interval is 10 % wide on each side, its baseline 100 us."""
+    timed: dict[str, Any] = {
+        "runtime": make_runtime(100.0 / speedup),
+        "baseline": make_runtime(100.0),
+        "speedup": speedup,
+        "speedup_ci": (0.9 * speedup, 1.1 * speedup),
+        "eager_speedup": speedup,
+    }
+    return make_evaluation(Outcome.CORRECT, **(timed | fields))
+
+
 def make_turn(
     outcome: Outcome = Outcome.CORRECT,
     *,
     source: str | None = _BY_OUTCOME,
+    speedup: float | None = None,
     evaluation: Evaluation | None = _BY_OUTCOME,
     **fields: Any,
 ) -> Turn:
@@ -140,12 +154,15 @@ def make_turn(
 
     Args:
         source: of the candidate, of backend `triton`; None: there is no candidate. `extraction` replaces it.
+        speedup: of a correct kernel, with `make_timed_evaluation`. None: nothing was timed.
         score: a number is a score without parts.
     """
     if source is _BY_OUTCOME:
         source = None if outcome in _NO_CANDIDATE else SOURCE
     if evaluation is _BY_OUTCOME:
         evaluation = None if outcome in _NOT_RUN else make_evaluation(outcome)
+        if speedup is not None and outcome is Outcome.CORRECT:
+            evaluation = make_timed_evaluation(speedup)
     candidate = make_candidate(source) if source is not None else None
     hacked = outcome is Outcome.HACKED
     if isinstance(fields.get("score"), int | float):
@@ -202,15 +219,7 @@ def turns_of_every_outcome() -> tuple[Turn, ...]:
     Correct turns differ in speedup: not measured, slower, faster, far faster than plausible.
     """
     timed = [
-        make_evaluation(
-            runtime=make_runtime(100.0 / speedup),
-            baseline=make_runtime(100.0),
-            speedup=speedup,
-            speedup_ci=(0.9 * speedup, 1.1 * speedup),
-            own_kernel_share=min(1.0, 0.25 * speedup),
-            eager_speedup=speedup,
-        )
-        for speedup in (0.5, 1.0, 3.0, 1000.0)
+        make_timed_evaluation(speedup, own_kernel_share=min(1.0, 0.25 * speedup)) for speedup in (0.5, 1.0, 3.0, 1000.0)
     ]
     values = Mismatch("values", "[0]", max_abs=0.5, mean_abs=0.1, wrong_share=0.25)
     shape = Mismatch("shape", "", expected="(64,)", actual="(32,)")
@@ -281,14 +290,11 @@ def _generated_evaluation(draw: random.Random, outcome: Outcome) -> Evaluation:
     elif outcome is Outcome.CORRECT and draw.random() < 0.8:
         speedup = draw.choice([10 ** draw.uniform(-6, 6), draw.uniform(0.5, 2.0), 1.0])
         fields |= {
-            "runtime": make_runtime(100.0 / speedup),
-            "baseline": make_runtime(100.0),
-            "speedup": speedup,
-            "speedup_ci": (0.9 * speedup, 1.1 * speedup),
             "eager_speedup": draw.choice([None, speedup, 2 * speedup]),
             "kernels": (CompiledKernel("kernel", 255, spill_stores_bytes=8),),
             "facts": _facts(speedup),
         }
+        return make_timed_evaluation(speedup, **fields)
     return make_evaluation(outcome, **fields)
 
 

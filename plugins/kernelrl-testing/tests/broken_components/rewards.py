@@ -20,6 +20,12 @@ class Bounds(RewardConfig):
 
 
 @attrs.frozen
+class Timed(Bounds):
+    def needs_timing(self) -> bool:
+        return True
+
+
+@attrs.frozen
 class Misspelt(Bounds):
     def need_timing(self) -> bool:
         return True
@@ -113,6 +119,7 @@ class OfTimeouts(Correct):
 
 
 BOUNDS = "scores_are_finite_and_within_bounds"
+TIMES = "a_score_that_needs_times_declares_it"
 GAP = "correct_kernels_rise_by_the_declared_gap"
 ROUND_TRIP = "options_round_trip_and_unknown_ones_are_refused"
 
@@ -127,13 +134,14 @@ BROKEN = [
     _reward("TooHigh", BOUNDS),
     _reward("NotFinite", BOUNDS),
     _reward("Text", BOUNDS),
-    _reward("OnlyMeasured", BOUNDS, "scores_are_repeatable", GAP),
+    _reward("OnlyMeasured", BOUNDS, "scores_are_repeatable", GAP, TIMES),
     _reward("OfTimeouts", BOUNDS, GAP),
     _reward("Counts", "scores_are_repeatable", options={"low": -1.0}),
     _reward("Changes", "turns_are_not_changed"),
     _reward("Marked"),
     _reward("Marked", BOUNDS, sources=("# marked",)),
-    _reward("Fast", GAP, options={"gap": 0.5}),
+    _reward("Fast", GAP, TIMES, options={"gap": 0.5}),
+    _reward("Fast", options={"gap": 0.0}, config="Timed"),
     _reward("Correct", GAP, options={"high": 2.0, "gap": 1.5}),
     _reward("Correct", *UNMADE, options={"high": -1.0}),
     _reward("Correct", *UNMADE, options={"high": 1.5, "gap": 2.0}),

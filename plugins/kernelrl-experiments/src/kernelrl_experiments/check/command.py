@@ -211,7 +211,7 @@ def _watched_lines(one: CheckResult, former: CheckResult | None) -> list[str]:
 
 async def _say_when_slow() -> None:
     await asyncio.sleep(_SLOW_S)
-    _say("no result yet; the first builds of C++ and CUDA precompile PyTorch's headers, once: 1 to 3 minutes each")
+    _say(f"no result after {_SLOW_S:g} s; still evaluating")
 
 
 def _say(line: str) -> None:

@@ -36,7 +36,7 @@ from kernelrl_core.plugins.use import Use
 from kernelrl_core.recipe.evaluation_spec import EvaluationSpec, spec_from_parts
 from kernelrl_core.recipe.merge import merge_layers, override_layers
 from kernelrl_core.recipe.parts import read_parts
-from kernelrl_core.recipe.prerequisites import require_prerequisites
+from kernelrl_core.recipe.prerequisites import pending_preparations, require_prerequisites
 from kernelrl_core.sources.kernel_files import KernelReader, kernel_files
 from kernelrl_core.sources.packages import imported_texts, package_files
 from kernelrl_core.sources.plain_functions import EXTENSION_SUFFIXES
@@ -305,6 +305,8 @@ class KernelCheck:
                 evaluator=self._evaluator,
             )
             self._settings[backend] = _Setting(spec, untimed, evaluator)
+            for line in pending_preparations(spec):
+                self._say(f"{backend}: {line}")
         return self._settings[backend]
 
     async def _result(self, job: KernelJob, since: float) -> CheckResult:

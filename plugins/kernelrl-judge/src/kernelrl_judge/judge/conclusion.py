@@ -232,7 +232,7 @@ def _stress_failure(failure: StressFailure, settings: EvaluationSettings) -> Fin
     is_sizes = failure.rule == "sizes"
     inputs = "inputs of other sizes" if is_sizes else f"harder inputs, family {failure.family}"
     kind = f" ({FAMILIES[failure.family]})" if failure.family in FAMILIES else ""
-    evidence = f"right in every trial, wrong on {inputs}{kind}: {_stress_cause(failure, settings)}"
+    evidence = f"right in every trial, wrong on {inputs}{kind}: {_stress_cause(failure, settings).rstrip('.')}"
     if failure.is_within_range:
         return finding(failure.rule, evidence)
     beyond = "; these inputs are beyond the range that the task draws"

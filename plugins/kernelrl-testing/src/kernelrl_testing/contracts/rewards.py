@@ -66,6 +66,17 @@ class RewardContract(ComponentContract):
         )
         require(right - wrong >= gap - _ROUNDING, message, "lower gap in bounds() of the options to the true one")
 
+    def test_a_score_that_needs_times_declares_it(self) -> None:
+        scored = self._scored(self.make())
+        timed = {score for turn, score in scored if turn.speedup is not None}
+        untimed = {score for turn, score in scored if turn.speedup is None}
+        is_constant_without_times = len(untimed) == 1 and len(timed | untimed) > 1
+        require(
+            self.use().options.needs_timing() or not is_constant_without_times,
+            "turns without run times have one score, those with run times several",
+            "return True from needs_timing() of the options: a recipe that measures no times is then refused",
+        )
+
     def _scored(self, reward: Any, *, reverse: bool = False) -> list[tuple[Turn, Any]]:
         turns = self.turns()[::-1] if reverse else self.turns()
         scored = []
