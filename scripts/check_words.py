@@ -1,12 +1,12 @@
-"""Lint step: find the phrases that docs/glossary.md replaces.
+"""Lint step: find the phrases that scripts/phrases.toml replaces.
 
     python scripts/check_words.py [FILE ...]
 
-Each row of the glossary's table "Phrases to replace" has a pattern. This program searches for the patterns in prose:
+Each phrase there has a pattern. This program searches for the patterns in prose:
 Markdown, YAML and TOML comments, and the comments, docstrings, messages and test names of Python files. Code spans,
 code blocks and quotations are not prose. Without arguments it reads every file that git tracks, except test data.
 
-Exit code 0: no hit; 1: hits, one per line as path:line; 2: the glossary cannot be read.
+Exit code 0: no hit; 1: hits, one per line as path:line; 2: the phrases cannot be read.
 """
 
 import ast
@@ -15,10 +15,12 @@ import re
 import subprocess
 import sys
 import tokenize
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+PHRASES = ROOT / "scripts" / "phrases.toml"
 GLOSSARY = ROOT / "docs" / "glossary.md"
 
 # Generated text, test data, and the test of this program, which quotes the phrases.
@@ -34,17 +36,15 @@ _SPAN = re.compile(r"``[^`\n]*``|`[^`\n]*`|\"[^\"\n]*\"|“[^”\n]*”|\]\([^)\
 _TEST_NAME = re.compile(r"\s*(?:async )?def (test_\w+)")
 
 
-def phrases(glossary: str) -> list[tuple[re.Pattern[str], str]]:
-    """The (pattern, replacement) pairs of the table "Phrases to replace"."""
-    _, _, section = glossary.partition("\n## Phrases to replace\n")
-    section = section.partition("\n## ")[0]
-    rows = re.findall(r"^\| (?!do not write)([^|]+) \| ([^|]+) \| `(.+)` \|$", section, re.MULTILINE)
-    return [(re.compile(_across_lines(pattern), re.IGNORECASE), replacement) for _, replacement, pattern in rows]
+def phrases(text: str) -> list[tuple[re.Pattern[str], str]]:
+    """The (pattern, replacement) pairs of a file of phrases."""
+    listed = tomllib.loads(text)["phrase"]
+    return [(re.compile(_across_lines(one["pattern"]), re.IGNORECASE), one["write"]) for one in listed]
 
 
 def _across_lines(pattern: str) -> str:
-    r"""The pattern of a table cell, where `\|` is `|`, with spaces that match line breaks too (not in look-behinds)."""
-    return re.sub(r" (?!\))", r"\\s+", pattern.replace(r"\|", "|"))
+    """The pattern, with spaces that match line breaks too (not in look-behinds)."""
+    return re.sub(r" (?!\))", r"\\s+", pattern)
 
 
 def _blank(match: re.Match[str]) -> str:
@@ -108,7 +108,7 @@ def hits(path: Path, patterns: list[tuple[re.Pattern[str], str]]) -> Iterator[st
     """One line per phrase found in the file."""
     text = path.read_text()
     if path == GLOSSARY:
-        # Its tables name the phrases.
+        # Its tables name terms that are not used.
         text = re.sub(r"^\|.*$", "", text, flags=re.MULTILINE)
     prose = PROSE[path.suffix](text)
     for pattern, replacement in patterns:
@@ -118,9 +118,10 @@ def hits(path: Path, patterns: list[tuple[re.Pattern[str], str]]) -> Iterator[st
 
 
 def main(arguments: list[str]) -> int:
-    patterns = phrases(GLOSSARY.read_text())
-    if not patterns:
-        print(f"{GLOSSARY}: no table of phrases to replace", file=sys.stderr)
+    try:
+        patterns = phrases(PHRASES.read_text())
+    except (OSError, tomllib.TOMLDecodeError, KeyError) as error:
+        print(f"{PHRASES}: {error}", file=sys.stderr)
         return 2
     if arguments:
         paths = [Path(argument).resolve() for argument in arguments]

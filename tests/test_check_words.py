@@ -14,7 +14,7 @@ assert spec.loader is not None
 check_words = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(check_words)
 
-PATTERNS = check_words.phrases(check_words.GLOSSARY.read_text())
+PATTERNS = check_words.phrases(check_words.PHRASES.read_text())
 
 
 def found(kind: str, text: str) -> list[str]:
