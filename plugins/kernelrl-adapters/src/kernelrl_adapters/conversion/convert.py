@@ -238,6 +238,7 @@ def _sampling(done: Conversion, given: Configuration) -> None:
     done.copy("max_tokens", "sampling.max_tokens")
     done.copy("temperature", "sampling.temperature")
     done.copy("top_p", "sampling.top_p")
+    done.note("top_p", "there it had no effect with one turn")
     if given["max_tokens_extended"] > 0:
         done.put("sampling.extend.after_step", given["max_tokens_extend_after_step"], "max_tokens_extend_after_step")
         done.put("sampling.extend.max_tokens", given["max_tokens_extended"], "max_tokens_extended")
@@ -372,6 +373,7 @@ def _train(done: Conversion, given: Configuration) -> None:
         else:
             done.drop(key, "clip_epsilon_low of 0 left both to the server; train.clip_low and train.clip_high are 0.2")
     done.put("train.max_grad_norm", given["max_grad_norm"] or None, "max_grad_norm")
+    done.note("max_grad_norm", "clips the gradient after its division by train.length_norm")
     done.put("train.length_norm", given["constant_length_norm"] or "none", "constant_length_norm")
     done.copy("remove_constant_reward_groups", "train.drop_uniform_groups")
     done.note("remove_constant_reward_groups", "excludes uniform groups, which it did not do there")

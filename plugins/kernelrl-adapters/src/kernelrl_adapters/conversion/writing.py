@@ -31,7 +31,7 @@ def recipe_text(done: Conversion, name: str) -> str:
 #   kernelrl run {file} --dry-run
 #   kernelrl run {file}{as_named}
 #
-# docs/migration.md describes the keys of both systems. Values that were not set are the defaults of {given.system}.
+# Values that were not set are the defaults of {given.system}. docs/migration.md has commands, metrics and files.
 """
     blocks = [_block(key, value) for key, value in done.recipe.items()]
     sections = {"Keys with another meaning here": done.notes, "Keys without a place": done.homeless}
