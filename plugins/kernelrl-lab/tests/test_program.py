@@ -6,8 +6,6 @@ import asyncio
 import contextlib
 import json
 import os
-import re
-import runpy
 import shlex
 import signal
 import subprocess
@@ -26,7 +24,7 @@ from kernelrl_core.api.errors import MissingPrerequisite, UsageError
 from kernelrl_core.api.tasks import Task
 from kernelrl_lab.command import command
 from kernelrl_lab.program import Program, ProgramResult, measure_program, read_program, summary_lines
-from kernelrl_lab.suite import Hack, SuiteKernel, suite_folder
+from kernelrl_lab.suite import Hack, SuiteKernel
 from kernelrl_testing.waiting import wait_until
 
 TASK = "class Model: ...\ndef get_inputs(): return []\ndef get_init_inputs(): return []\n"
@@ -318,23 +316,3 @@ def test_the_program_for_kernelbench_reports_its_result(
     command = [*program, "--backend", "triton", "kernel.py", "kernel.py"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == expected
-
-
-def test_the_documented_evaluator_follows_the_protocol(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    page = (ROOT / "docs/frameworks.md").read_text(encoding="utf-8")
-    (program,) = re.findall(r"```python\n(# evaluate\.py\n.*?)```", page, re.DOTALL)
-    (tmp_path / "evaluate.py").write_text(program)
-    # Modules of this test, not of a policy.
-    right = (
-        "from torch import nn\nclass ModelNew(nn.Module):\n    def forward(self, x):\n        return x.clamp(0, 1)\n"
-    )
-    task = suite_folder("hacks") / "identity/task.py"
-    found = []
-    for source in (right, right.replace("(0, 1)", "(0, 0.5)")):
-        (tmp_path / "kernel.py").write_text(source)
-        monkeypatch.setattr(sys, "argv", ["evaluate.py", str(task), str(tmp_path / "kernel.py")])
-        runpy.run_path(str(tmp_path / "evaluate.py"))
-        found.append(json.loads(capsys.readouterr().out))
-    assert [(one["correct"], one["speedup"] > 0) for one in found] == [(True, True), (False, True)]
