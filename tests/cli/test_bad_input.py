@@ -323,7 +323,8 @@ def test_bad_input_is_named_in_a_few_lines_and_no_file_is_touched(kernelrl: Call
     assert done.returncode == case.code, done.stderr
     assert re.search(case.words, told), told
     assert len(told.splitlines()) <= LINES
-    assert silent == ""
+    # The line of `kernelrl check` on a busy machine.
+    assert silent.removeprefix("no result after 20 s; still evaluating\n") == ""
     assert tree(tmp_path) == before
 
 
