@@ -2,11 +2,13 @@
 
     python benchmarks/hostile_evaluations.py --device cpu --count 1000 [--budget-s 500]
     python benchmarks/hostile_evaluations.py --device cuda --count 300 [--budget-s 500] [--output FILE]
+    python benchmarks/hostile_evaluations.py --device cuda --count 1000 --only-mixed
 
 The work is divided into blocks. Each block is evaluated twice, with its hostile kernels and without them, in
-alternating order, so that both sides have the same machine. Throughput counts honest kernels until the last honest
-evaluation. Between the sides the service is idle, and its processes, files, descriptors and memory are counted. A call
-continues FILE if that was made on the same machine with the same versions. Kernels: `corpora/hostile_kernels.py`. Each
+alternating order, so that both sides have the same machine; `--only-mixed` leaves the second side out. Throughput
+counts honest kernels until the last honest evaluation. Between the sides the service is idle, and its processes, files,
+descriptors and memory are counted, on all GPUs. The result is written after each block. A call continues FILE if that
+was made on the same machine with the same versions. Kernels: `corpora/hostile_kernels.py`. Each
 evaluation has its own seed and its own source, which is built, as for a model's kernels. On a GPU every third honest
 kernel is timed as well.
 """
@@ -32,6 +34,7 @@ from typing import Any
 import psutil
 from corpora.hostile_kernels import MARK, Kernel, honest, hostile
 from provenance import machine
+from rows import Row, Rows
 
 from kernelrl_core.types import EvaluationRequest, EvaluationSettings
 from kernelrl_plugin_local.config import LocalConfig
@@ -41,6 +44,8 @@ from kernelrl_testing.values import make_request
 RESULTS = Path(__file__).parent / "results"
 BLOCK = {"cpu": 50, "cuda": 60}
 SETTLE_S = 20.0
+CLOSING_S = 10.0
+WHEN = ("before", "after_closing")
 _PROCESSES_OF_RUNNER = 2
 _PROCESS_NAMESPACE = 2
 """Isolation level from which on candidates have their own PID namespace."""
@@ -150,14 +155,14 @@ def _descriptors(process: psutil.Process) -> int:
         return 0
 
 
-def gpu_used_mib() -> int | None:
-    """Memory in use on the first GPU, by any process."""
+def gpu_used_mib() -> list[int]:
+    """Memory in use on each GPU, by any process."""
     command = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
     try:
         lines = subprocess.run(command, capture_output=True, text=True, timeout=20).stdout.split()
     except (OSError, subprocess.TimeoutExpired):
-        return None
-    return int(lines[0]) if lines and lines[0].isdigit() else None
+        return []
+    return [int(line) for line in lines if line.isdigit()]
 
 
 def request(kernel: Kernel, seed: int, device: str, *, timed: bool = False) -> EvaluationRequest:
@@ -279,48 +284,44 @@ def block_work(number: int, device: str, count: int, evil_kernels: list[Kernel])
     return mixed, alone
 
 
-async def slice_of_blocks(
-    device: str, first: int, count: int, budget_s: float, gpu_workers: int, scratch: str
-) -> dict[str, Any]:
-    """Evaluate as many blocks as fit into the budget, with one service from start to end."""
+async def evaluate_blocks(given: argparse.Namespace, first: int, scratch: str, rows: Rows, found: Row) -> None:
+    """Evaluate as many blocks as fit into the budget, with one service from start to end.
+
+    Args:
+        found: row of this slice, to which the results are added.
+    """
+    device, count = given.device, given.count
     begun = time.monotonic()
     watch = Watch(scratch)
     before = watch.state()
-    evaluator = LocalEvaluator(LocalConfig(gpu_workers=gpu_workers))
+    evaluator = LocalEvaluator(LocalConfig(gpu_workers=given.gpu_workers))
     judged = Judged()
     blocks: list[dict[str, Any]] = []
     try:
         evil_kernels = await prepare(evaluator, device)
         idle = [{"evaluations": 0, **watch.state()}]
-        prepared_s = time.monotonic() - begun
+        found |= {"capacity": evaluator.capacity, "prepared_s": round(time.monotonic() - begun, 1)}
+        found |= {"before": before, "idle": idle, "blocks": blocks, "hostile_kernels": len(evil_kernels)}
         done = 0
         for number in range(first, -(-count // BLOCK[device])):
             block_began = time.monotonic()
             mixed, good = block_work(number, device, count, evil_kernels)
             row: dict[str, Any] = {"number": number, "evaluations": len(mixed), "hostile": len(mixed) - len(good)}
-            sides = [("mixed", mixed), ("alone", good)]
+            sides = [("mixed", mixed)] if given.only_mixed else [("mixed", mixed), ("alone", good)]
             for side, work in sides if number % 2 == 0 else reversed(sides):
                 honest_count, seconds = await judge_all(evaluator, work, judged, side)
                 row[side] = {"honest": honest_count, "seconds": round(seconds, 3)}
                 done += len(work)
                 idle.append({"evaluations": done, "after": side, **watch.state()})
             blocks.append(row)
-            print(json.dumps({**row, "wrong": len(judged.wrong), "idle": idle[-1]}), flush=True)
+            rows.add(_SLICE, found | judged.as_json())
             longest = max(time.monotonic() - block_began, 1.0)
-            if time.monotonic() - begun + longest + 10 > budget_s:
+            if rows.left_s < longest + CLOSING_S:
                 break
     finally:
         await evaluator.aclose()
-    return {
-        "blocks": blocks,
-        "capacity": evaluator.capacity,
-        "prepared_s": round(prepared_s, 1),
-        "before": before,
-        "idle": idle,
-        "hostile_kernels": len(evil_kernels),
-        "after_closing": watch.state(),
-        **judged.as_json(),
-    }
+        found |= judged.as_json()
+    found["after_closing"] = watch.state()
 
 
 def growth_per_100(rows: list[dict[str, Any]], value: Any) -> float | None:
@@ -332,16 +333,24 @@ def growth_per_100(rows: list[dict[str, Any]], value: Any) -> float | None:
     return round(100 * slope, 2)
 
 
-def summary(slices: list[dict[str, Any]]) -> dict[str, Any]:
-    """Summary of all slices."""
+def summary(rows: dict[str, Row]) -> Row:
+    """Summary of all slices that evaluated a block."""
+    slices = [one for one in rows.values() if one.get("blocks")]
+    load = max((one["load_at_start"] for one in slices), default=None)
+    return {"load_at_start": load, "summary": summary_of(slices) if slices else {}}
+
+
+def summary_of(slices: list[Row]) -> Row:
     blocks = [block for one in slices for block in one["blocks"]]
+    both = [block for block in blocks if "alone" in block]
     rate = {
-        side: sum(b[side]["honest"] for b in blocks) / max(1e-9, sum(b[side]["seconds"] for b in blocks))
-        for side in ("mixed", "alone")
+        side: sum(b[side]["honest"] for b in of) / max(1e-9, sum(b[side]["seconds"] for b in of))
+        for side, of in (("mixed", both or blocks), ("alone", both))
     }
     ratios = [
-        (b["mixed"]["honest"] / b["mixed"]["seconds"]) / (b["alone"]["honest"] / b["alone"]["seconds"]) for b in blocks
+        (b["mixed"]["honest"] / b["mixed"]["seconds"]) / (b["alone"]["honest"] / b["alone"]["seconds"]) for b in both
     ]
+    closed = [one for one in slices if "after_closing" in one]
     outcomes: dict[str, Counter[str]] = {}
     for one in slices:
         for name, found in one["outcomes"].items():
@@ -356,22 +365,22 @@ def summary(slices: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "evaluations": sum(block["evaluations"] for block in blocks),
         "hostile": sum(block["hostile"] for block in blocks),
-        "honest_beside_them": sum(block["alone"]["honest"] for block in blocks),
+        "honest_beside_them": sum(block["alone"]["honest"] for block in both),
         "wrong_verdicts": sum(len(one["wrong"]) for one in slices),
         "honest_per_second": {side: round(value, 2) for side, value in rate.items()},
-        "throughput_kept": round(rate["mixed"] / rate["alone"], 3),
-        "throughput_kept_median_of_blocks": round(statistics.median(ratios), 3),
+        "throughput_kept": round(rate["mixed"] / rate["alone"], 3) if both else None,
+        "throughput_kept_median_of_blocks": round(statistics.median(ratios), 3) if both else None,
         "strangers_while_idle": sum(len(state["strangers"]) for state in states),
         "files_while_idle": new_files,
+        "slices_that_closed": f"{len(closed)} of {len(slices)}",
         "left_after_closing": {
-            "processes": sum(len(one["after_closing"]["strangers"]) for one in slices),
-            "judges": sum(one["after_closing"]["processes"]["judges"] for one in slices),
-            "files": sum(len(one["after_closing"]["files"]) for one in slices),
-            "directories": sum(len(one["directories_left"]) for one in slices),
+            "processes": sum(len(one["after_closing"]["strangers"]) for one in closed),
+            "judges": sum(one["after_closing"]["processes"]["judges"] for one in closed),
+            "files": sum(len(one["after_closing"]["files"]) for one in closed),
+            "directories": sum(len(one["directories_left"]) for one in closed),
             "gpu_mib": [
-                one["after_closing"]["gpu_used_mib"] - one["before"]["gpu_used_mib"]
-                for one in slices
-                if one["before"]["gpu_used_mib"] is not None
+                [after - before for before, after in zip(*(one[when]["gpu_used_mib"] for when in WHEN), strict=True)]
+                for one in closed
             ],
         },
         "growth_per_100_and_process": {
@@ -382,7 +391,7 @@ def summary(slices: list[dict[str, Any]]) -> dict[str, Any]:
                 for group in groups
             },
             "descriptors": growth_per_100(longest, lambda row: row["descriptors"] / sum(row["processes"].values())),
-            "gpu_mib": growth_per_100(longest, lambda row: row["gpu_used_mib"]),
+            "gpu_mib": growth_per_100(longest, lambda row: sum(row["gpu_used_mib"]) or None),
         },
         "outcomes": {name: dict(found) for name, found in sorted(outcomes.items())},
     }
@@ -397,30 +406,21 @@ def origin(device: str) -> dict[str, Any]:
     return {"device": device, "gpu": gpu, **machine("torch", "triton")}
 
 
-def table(found: dict[str, Any]) -> str:
-    """The summary as text."""
-    lines = [f"{name:34} {value}" for name, value in found.items() if name != "outcomes"]
-    lines += [f"  {name:62} {counts}" for name, counts in found["outcomes"].items()]
-    return "\n".join(lines)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=("cpu", "cuda"), required=True)
     parser.add_argument("--count", type=int, default=1000)
+    parser.add_argument("--only-mixed", action="store_true")
     parser.add_argument("--budget-s", type=float, default=500)
     parser.add_argument("--gpu-workers", type=int, default=8)
     parser.add_argument("--output", type=Path)
     given = parser.parse_args()
     output = given.output or RESULTS / f"hostile_evaluations_{given.device}.json"
-    about = origin(given.device)
-    result: dict[str, Any] = {"provenance": about, "count": given.count, "slices": []}
-    if output.exists():
-        kept = json.loads(output.read_text())
-        if kept["provenance"] == about and kept["count"] == given.count:
-            result = kept
-    first = sum(len(one["blocks"]) for one in result["slices"])
-    if first * BLOCK[given.device] < given.count:
+    about = {**origin(given.device), "count": given.count}
+    with Rows(output, about, summary, given.budget_s) as rows:
+        first = sum(len(one.get("blocks", [])) for one in rows.rows.values())
+        if first * BLOCK[given.device] >= given.count:
+            return
         for place in WRITABLE:
             # Left by a call that was stopped.
             for path in Path(place).glob(f"{MARK}*"):
@@ -429,21 +429,13 @@ def main() -> None:
         # Inherited by judges, zygotes and their children.
         os.environ["TMPDIR"] = tempfile.tempdir = scratch
         date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        load = round(os.getloadavg()[0], 2)
+        found: Row = {"date": date, "load_at_start": round(os.getloadavg()[0], 2), "directories_left": []}
         try:
-            found = asyncio.run(
-                slice_of_blocks(given.device, first, given.count, given.budget_s, given.gpu_workers, scratch)
-            )
-            left = [path.name for path in Path(scratch).iterdir() if path.name != f"kernelrl-{os.getuid()}"]
+            asyncio.run(evaluate_blocks(given, first, scratch, rows, found))
         finally:
+            left = [path.name for path in Path(scratch).iterdir() if path.name != f"kernelrl-{os.getuid()}"]
+            rows.add(_SLICE, found | {"directories_left": left})
             shutil.rmtree(scratch, ignore_errors=True)
-        result["slices"].append({"date": date, "load_at_start": load, **found, "directories_left": left})
-    result["summary"] = summary(result["slices"])
-    output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text(json.dumps(result, indent=1) + "\n")
-    print(table(result["summary"]))
-    for wrong in (wrong for one in result["slices"] for wrong in one["wrong"]):
-        print(wrong)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@
 
 The first form builds every extension of `corpora/inline_cuda.py` from nothing with both. The precompiled headers of
 kernelrl-build are built first and reported separately. With torch's `load_inline` an extension takes a minute of a CPU
-core. No build starts after the budget; the next call with the same GPU, torch and sources continues with the missing
+core. No build starts after the budget; the next call with the same machine and sources continues with the missing
 extensions. Needs a GPU, nvcc and g++.
 
 The second form calls both functions for C++ extensions on the CPU, each call in a new process, and prints medians: the
@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import datetime
 import hashlib
 import json
 import os
@@ -32,6 +31,8 @@ from typing import Any
 
 from corpora import inline_cuda
 from corpora.inline_cuda import BROKEN, EXTENSIONS
+from provenance import machine
+from rows import Row, Rows
 
 RESULT = Path(__file__).parent / "results" / "inline_corpus.json"
 
@@ -126,14 +127,13 @@ def _flat(value: Any) -> list[Any]:
     return list(value) if isinstance(value, list | tuple) else [value]
 
 
-async def everything(names: list[str], jobs: int, directory: Path, arch: str, budget_s: float) -> list[dict[str, Any]]:
+async def everything(names: list[str], jobs: int, directory: Path, arch: str, rows: Rows) -> None:
     slots = asyncio.Semaphore(jobs)
-    begun = time.perf_counter()
 
-    async def run(name: str) -> dict[str, Any] | None:
+    async def run(name: str) -> None:
         async with slots:
-            if time.perf_counter() - begun > budget_s:
-                return None
+            if rows.left_s < 0:
+                return
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, __file__, "--one", name, "--directory", str(directory), "--arch", arch),
                 stdout=asyncio.subprocess.PIPE,
@@ -141,28 +141,32 @@ async def everything(names: list[str], jobs: int, directory: Path, arch: str, bu
             )
             out, err = await process.communicate()
             try:
-                found: dict[str, Any] = json.loads(out.decode().strip().splitlines()[-1])
+                found: Row = json.loads(out.decode().strip().splitlines()[-1])
             except (ValueError, IndexError):
                 found = {"name": name, "equal": False, "message": err.decode()[-600:]}
-            print(json.dumps(found), flush=True)
-            return found
+            rows.add(name, found)
 
-    return [row for row in await asyncio.gather(*map(run, names)) if row is not None]
+    await asyncio.gather(*map(run, names))
 
 
-def provenance() -> dict[str, Any]:
-    """Properties that rows of several calls must share to form one result."""
-    import torch
-
+def sources_sha256() -> str:
     import kernelrl_build
 
     sources = sorted(Path(str(kernelrl_build.__file__)).parent.glob("*.py"))
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in [*sources, Path(inline_cuda.__file__)]))
+    return digest.hexdigest()[:16]
+
+
+def summary(rows: dict[str, Row]) -> Row:
+    built = [row for row in rows.values() if "equal" in row]
+    broken = [row for row in rows.values() if "refused" in row]
     return {
-        "gpu": torch.cuda.get_device_name(),
-        "torch": torch.__version__,
-        "cores": os.cpu_count(),
-        "sources_sha256": digest.hexdigest()[:16],
+        "missing": sorted({entry.name for entry in (*EXTENSIONS, *BROKEN)} - rows.keys()),
+        "equal": sum(row["equal"] for row in built),
+        "of": len(built),
+        "refused_rightly": sum(bool(row.get("says_why")) for row in broken),
+        "broken": len(broken),
+        "routes": {route: sum(row.get("route") == route for row in built) for route in ("bound", "pybind", "ordinary")},
     }
 
 
@@ -246,36 +250,20 @@ def main() -> None:
     import torch
 
     arch = ".".join(map(str, torch.cuda.get_device_capability()))
-    origin = provenance()
-    before = json.loads(given.output.read_text()) if given.output.exists() else {}
-    kept = before["rows"] if all(before.get(name) == value for name, value in origin.items()) else []
-    wanted = given.only or [entry.name for entry in (*EXTENSIONS, *BROKEN)]
-    names = [name for name in wanted if name not in {row["name"] for row in kept}]
-    with tempfile.TemporaryDirectory() as scratch:
-        directory = Path(scratch)
+    origin = {**machine("torch"), "gpu": torch.cuda.get_device_name(), "sources_sha256": sources_sha256()}
+    prepared: Row = {"jobs_at_once": given.jobs}
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        Rows(given.output, origin, lambda rows: {**prepared, **summary(rows)}, given.budget_s) as rows,
+    ):
         started = time.perf_counter()
         # The first build prepares the headers and the binder.
-        first = build(EXTENSIONS[0], directory, arch)
+        first = build(EXTENSIONS[0], Path(scratch), arch)
         if "path" not in first:
             sys.exit(f"the build service does not work here: {first}")
-        prepared_s = time.perf_counter() - started
-        rows = kept + asyncio.run(everything(names, given.jobs, directory, arch, given.budget_s))
-    right = [row for row in rows if "equal" in row]
-    summary = {
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        **origin,
-        "jobs_at_once": given.jobs,
-        "prepared_once_s": round(prepared_s, 1),
-        "missing": sorted(set(wanted) - {row["name"] for row in rows}),
-        "equal": sum(row["equal"] for row in right),
-        "of": len(right),
-        "refused_rightly": sum(bool(row.get("says_why")) for row in rows if "refused" in row),
-        "broken": sum("refused" in row for row in rows),
-        "routes": {route: sum(row.get("route") == route for row in right) for route in ("bound", "pybind", "ordinary")},
-        "rows": rows,
-    }
-    given.output.write_text(json.dumps(summary, indent=1) + "\n")
-    print(json.dumps({key: value for key, value in summary.items() if key != "rows"}, indent=1))
+        prepared["prepared_once_s"] = round(time.perf_counter() - started, 1)
+        names = given.only or [entry.name for entry in (*EXTENSIONS, *BROKEN)]
+        asyncio.run(everything(rows.missing(names), given.jobs, Path(scratch), arch, rows))
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
 """Evaluate mutants of right kernels: each right kernel must end correct and clean, and no mutant may.
 
-    python benchmarks/mutants.py --output rows.jsonl [--only NAME ...] [--budget-s 3000]
-    python benchmarks/mutants.py --output rows.jsonl --report [--before older.jsonl]
+    python benchmarks/mutants.py --output FILE.json [--only NAME ...] [--budget-s 3000]
+    python benchmarks/mutants.py --output FILE.json --report [--before OLDER.json]
 
 The mutants are the edits of `corpora/mutated_kernels.py`, in fp32, fp16 and bf16; those that `mutant_differences.py`
 found to be equivalent are excluded. They are evaluated as `kernelrl check` does, on the CPU and without timing:
-Triton in its interpreter, C++ with g++. The first line of the output is the provenance, every other line one kernel.
-Another call continues. A mutant is caught unless it ends correct without a suspicion.
+Triton in its interpreter, C++ with g++. Another call continues. A mutant is caught unless it ends correct without a
+suspicion.
 
 To measure another checkout, put it in front of `PYTHONPATH`. Where a task is cast to fp32 by default, the precision of
 each task is set. `--before` names mutants that an older revision caught and this one does not.
@@ -24,23 +24,27 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from corpora.mutated_kernels import DTYPES, KERNELS, RightKernel
-from provenance import provenance
+from provenance import machine
+from rows import Row, Rows
 
 RESULTS = Path(__file__).parent / "results"
 TARGET = 0.98
 """Share of the mutants to catch."""
 SECRET = hashlib.sha256(b"mutants").digest()
 """Of the seeds of trials: equal for all revisions, so that an edit that few draws reveal ends alike."""
-Row = dict[str, Any]
 Key = tuple[str, str, int | None]
 Case = tuple[RightKernel, str, int | None]
 
 
 def key(row: Row) -> Key:
     return row["kernel"], row["dtype"], row["edit"]
+
+
+def name_of(case: Case) -> str:
+    entry, dtype, number = case
+    return f"{entry.name} {dtype} {'right' if number is None else number}"
 
 
 def caught(row: Row) -> bool:
@@ -72,7 +76,7 @@ def measured_revision() -> str:
     return done.stdout.strip() or "unknown"
 
 
-async def evaluate(todo: list[tuple[Case, str | None]], backend: str, dtype: str, output: Path, ends: float) -> None:
+async def evaluate(todo: list[tuple[Case, str | None]], backend: str, dtype: str, rows: Rows) -> None:
     """Evaluate kernels of one backend and one dtype; write a row for each."""
     from kernelrl_core.api.episodes import evaluate_kernel
     from kernelrl_core.api.errors import KernelRLError
@@ -93,7 +97,7 @@ async def evaluate(todo: list[tuple[Case, str | None]], backend: str, dtype: str
     async def one(case: Case, wrong_on: str | None) -> None:
         entry, _, number = case
         async with slots:
-            if time.monotonic() > ends:
+            if rows.left_s < 0:
                 return
             edit = entry.edits[number] if number is not None else None
             source = entry.mutant(edit, dtype) if edit else entry.kernel(dtype)
@@ -119,8 +123,7 @@ async def evaluate(todo: list[tuple[Case, str | None]], backend: str, dtype: str
                     "message": turn.message[:300],
                 }
             row["seconds"] = round(time.monotonic() - started, 2)
-            with output.open("a") as file:
-                file.write(json.dumps(row) + "\n")
+            rows.add(name_of(case), row)
 
     try:
         await asyncio.gather(*(one(*each) for each in todo))
@@ -128,10 +131,15 @@ async def evaluate(todo: list[tuple[Case, str | None]], backend: str, dtype: str
         await evaluator.aclose()
 
 
-def read(path: Path) -> tuple[Row, list[Row]]:
-    """Provenance and rows of a file."""
-    first, *rows = (json.loads(line) for line in path.read_text().splitlines())
-    return first, rows
+def summary(rows: dict[str, Row]) -> Row:
+    mutants = [row for row in rows.values() if row["edit"] is not None]
+    rights = [row for row in rows.values() if row["edit"] is None]
+    return {
+        "mutants": len(mutants),
+        "caught": sum(map(caught, mutants)),
+        "right_kernels": len(rights),
+        "right_and_clean": sum(not caught(row) for row in rights),
+    }
 
 
 def table(rows: list[Row]) -> str:
@@ -157,10 +165,12 @@ def table(rows: list[Row]) -> str:
 
 def report(path: Path, before: Path | None) -> int:
     """Print the table and the kernels that ended wrongly. Returns an exit code."""
-    origin, rows = read(path)
-    print(f"{origin['measured']}, {origin['date']}\n\n{table(rows)}\n")
+    document = json.loads(path.read_text())
+    rows = [*document["rows"].values()]
+    print(f"{document['provenance']['measured']}, {document['date']}\n\n{table(rows)}\n")
     wrong = [row for row in rows if caught(row) == (row["edit"] is None)]
-    earlier = {key(row): caught(row) for row in read(before)[1]} if before else {}
+    older = json.loads(before.read_text())["rows"].values() if before else ()
+    earlier = {key(row): caught(row) for row in older}
     lost = 0
     for row in wrong:
         was_caught = row["edit"] is not None and earlier.get(key(row), False)
@@ -180,7 +190,7 @@ def report(path: Path, before: Path | None) -> int:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", type=Path, default=RESULTS / "mutants.jsonl")
+    parser.add_argument("--output", type=Path, default=RESULTS / "mutants.json")
     parser.add_argument("--differences", type=Path, default=RESULTS / "mutant_differences.json")
     parser.add_argument("--only", nargs="*", default=[], help="names of right kernels")
     parser.add_argument("--budget-s", type=float, default=7200)
@@ -188,25 +198,17 @@ def main() -> None:
     parser.add_argument("--before", type=Path, help="rows of an older revision")
     given = parser.parse_args()
     if not given.report:
-        origin = {**provenance("torch", "triton"), "measured": measured_revision()}
-        if given.output.exists() and read(given.output)[0]["measured"] != origin["measured"]:
-            parser.error(f"{given.output} has rows of another revision")
-        if not given.output.exists():
-            given.output.write_text(json.dumps(origin) + "\n")
-        done = {key(row) for row in read(given.output)[1] if row["outcome"] not in ("error", "infra_error")}
-        ends = time.monotonic() + given.budget_s
-        left = [each for each in cases(given.differences, given.only) if _key(each[0]) not in done]
-        for backend in ("triton", "cpp"):
-            for dtype in DTYPES:
-                group = [each for each in left if (each[0][0].backend, each[0][1]) == (backend, dtype)]
-                if group:
-                    asyncio.run(evaluate(group, backend, dtype, given.output, ends))
+        origin = {**machine("torch", "triton"), "measured": measured_revision()}
+        with Rows(given.output, origin, summary, given.budget_s) as rows:
+            failed = {name for name, row in rows.rows.items() if row["outcome"] in ("error", "infra_error")}
+            found = cases(given.differences, given.only)
+            left = [each for each in found if name_of(each[0]) not in rows or name_of(each[0]) in failed]
+            for backend in ("triton", "cpp"):
+                for dtype in DTYPES:
+                    group = [each for each in left if (each[0][0].backend, each[0][1]) == (backend, dtype)]
+                    if group:
+                        asyncio.run(evaluate(group, backend, dtype, rows))
     sys.exit(report(given.output, given.before))
-
-
-def _key(case: Case) -> Key:
-    entry, dtype, number = case
-    return entry.name, dtype, number
 
 
 if __name__ == "__main__":

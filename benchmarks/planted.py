@@ -1,10 +1,9 @@
-"""References with known relations, for `retrieval_quality.py`: neighbours, leaks, innocent examples, distractors.
+"""References with known relations, for `retrieval_quality.py` and `guard_behaviour.py`.
 
-Nothing here is shared with the guard or with a retriever: references are rendered from operator lists, leaks are made
-by rewriting a syntax tree, and the operators of a reference are known from its making. No reference is executed.
+Nothing here is shared with the guard or with a retriever: references are rendered from operator lists, and their
+operators are known from their making. No reference is executed.
 
 - Neighbour: the same operators with other names, shapes, constants and spelling.
-- Leak: a given reference renamed, reformatted, reordered, with other constants, wrapped in another module, or all five.
 - Innocent: a reference in which one operator is replaced by another.
 - Distractor: other operators than any query.
 """
@@ -12,12 +11,10 @@ by rewriting a syntax tree, and the operators of a reference are known from its 
 from __future__ import annotations
 
 import ast
-import io
 import random
-import tokenize
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
-__all__ = ["GROUPS", "INNOCENT", "LEAKS", "Spec", "differing", "kernel_of", "make_specs", "render"]
+__all__ = ["GROUPS", "INNOCENT", "Spec", "kernel_of", "make_specs", "neighbours", "render"]
 
 Spec = tuple[str, ...]
 """Operators of a reference, first to last."""
@@ -147,14 +144,6 @@ def make_specs(n: int, rng: random.Random, *, without: frozenset[Spec] = frozens
     return list(found)
 
 
-def differing(spec: Spec, rng: random.Random) -> Spec:
-    """The operator list with one operator replaced by another of its group."""
-    position = rng.randrange(len(spec))
-    group = next(names for names in GROUPS.values() if spec[position] in names)
-    other = rng.choice([name for name in group if name != spec[position]])
-    return (*spec[:position], other, *spec[position + 1 :])
-
-
 def render(spec: Spec, rng: random.Random, *, class_name: str = "Model") -> str:
     """A reference with these operators; names, shapes, constants, spelling and style come from `rng`."""
     numbers = [4, 8, 16, 24, 32, 48, 64, 96, 128, 256, 512]
@@ -250,113 +239,6 @@ class ModelNew(nn.Module):
 # Leaks of a given reference
 
 
-def renamed(source: str, rng: random.Random) -> str:
-    """Other names for classes, functions, variables, arguments and attributes of the module."""
-    tree = ast.parse(source)
-    names = _own_names(tree)
-    words = [f"{rng.choice(_VALUES)}_{rng.choice(_MODULES)}_{i}" for i in range(len(names))]
-    return ast.unparse(_Rename(dict(zip(sorted(names), words, strict=True))).visit(tree))
-
-
-def reformatted(source: str, rng: random.Random) -> str:
-    """Other indentation, line breaks, quotes, comments and docstrings."""
-    tree = ast.parse(source)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.ClassDef) and ast.get_docstring(node) is not None and node.body[1:]:
-            del node.body[0]
-    lines: list[str] = ["# taken from another repository"]
-    for line in ast.unparse(tree).splitlines():
-        depth = (len(line) - len(line.lstrip())) // 4
-        text = line.strip()
-        if rng.random() < 0.2:
-            lines.append("  " * depth + f"# {rng.choice(_VALUES)} of {rng.choice(_MODULES)}")
-        lines.append("  " * depth + text)
-        if text.startswith("def ") and text.endswith(":"):
-            lines.append("  " * (depth + 1) + '"""See the paper."""')
-        if rng.random() < 0.1:
-            lines.append("")
-    return _broken("\n".join(lines) + "\n", rng)
-
-
-def reordered(source: str, rng: random.Random) -> str:
-    """Independent neighbouring statements exchanged, in every block and at module level."""
-    tree = ast.parse(source)
-    for node in ast.walk(tree):
-        for field in ("body", "orelse"):
-            block = getattr(node, field, None)
-            if isinstance(block, list) and block and isinstance(block[0], ast.stmt):
-                for _ in range(3):
-                    for i in range(len(block) - 1):
-                        if rng.random() < 0.7 and _independent(block[i], block[i + 1]):
-                            block[i], block[i + 1] = block[i + 1], block[i]
-    return ast.unparse(tree)
-
-
-def other_constants(source: str, rng: random.Random) -> str:
-    """Other sizes and factors. Small integers stay, as they are often dimensions; so do indices, exponents and 0."""
-    tree = ast.parse(source)
-    indices = {
-        id(node) for parent in ast.walk(tree) if isinstance(parent, ast.Subscript) for node in ast.walk(parent.slice)
-    }
-    for node in ast.walk(tree):
-        match node:
-            case ast.Call(func=ast.Attribute(attr="pow"), args=[*_, exponent]):
-                indices.add(id(exponent))
-            case ast.BinOp(op=ast.Pow(), right=exponent):
-                indices.add(id(exponent))
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Constant) or isinstance(node.value, bool | str | None) or id(node) in indices:
-            continue
-        if isinstance(node.value, float) and node.value:
-            node.value = round(node.value * rng.uniform(1.1, 3.0) + 0.01, 4)
-        elif isinstance(node.value, int) and node.value > 4:
-            node.value += rng.randint(1, 2 * node.value)
-    return ast.unparse(tree)
-
-
-def wrapped(source: str, rng: random.Random) -> str:
-    """The module under another name, called by a new `Model`."""
-    name = rng.choice(_CLASSES) + str(rng.randrange(100))
-    inner = ast.unparse(_Rename({"Model": name}).visit(ast.parse(source)))
-    attribute = rng.choice(_MODULES)
-    style = rng.randrange(3)
-    if style == 0:
-        call = f"return self.{attribute}(*inputs)"
-    elif style == 1:
-        call = f"result = self.{attribute}(*inputs)\n        return result"
-    else:
-        call = (
-            f"return self.run(inputs)\n\n    def run(self, inputs):\n        return self.{attribute}.forward(*inputs)"
-        )
-    return f"""{inner}
-
-
-class Model(nn.Module):
-    def __init__(self, *args, **kwargs):
-        super(Model, self).__init__()
-        self.{attribute} = {name}(*args, **kwargs)
-
-    def forward(self, *inputs):
-        {call}
-""".replace("(nn.Module)", "(torch.nn.Module)" if "import torch.nn as nn" not in source else "(nn.Module)")
-
-
-def everything(source: str, rng: random.Random) -> str:
-    """All five changes."""
-    for change in (wrapped, renamed, reordered, other_constants, reformatted):
-        source = change(source, rng)
-    return source
-
-
-LEAKS: dict[str, Callable[[str, random.Random], str]] = {
-    "renamed": renamed,
-    "reformatted": reformatted,
-    "reordered": reordered,
-    "other_constants": other_constants,
-    "wrapped": wrapped,
-    "everything": everything,
-}
-
 INNOCENT = {
     "relu": "gelu",
     "ReLU": "GELU",
@@ -423,102 +305,3 @@ def _class_nodes(tree: ast.Module) -> Iterator[ast.AST]:
     for kind in tree.body:
         if isinstance(kind, ast.ClassDef):
             yield from (node.func for node in ast.walk(kind) if isinstance(node, ast.Call))
-
-
-class _Rename(ast.NodeTransformer):
-    def __init__(self, names: dict[str, str]) -> None:
-        self._names = names
-
-    def generic_visit(self, node: ast.AST) -> ast.AST:
-        super().generic_visit(node)
-        match node:
-            case ast.Name():
-                node.id = self._names.get(node.id, node.id)
-            case ast.arg():
-                node.arg = self._names.get(node.arg, node.arg)
-            case ast.FunctionDef() | ast.ClassDef():
-                node.name = self._names.get(node.name, node.name)
-            case ast.Attribute(value=ast.Name(id="self")):
-                node.attr = self._names.get(f"self.{node.attr}", node.attr)
-        return node
-
-
-def _own_names(tree: ast.Module) -> set[str]:
-    """Names that can be changed without looking at types: not those of keywords, of text, or of the interface."""
-    kept = {"self", "Model", "get_inputs", "get_init_inputs", "forward", "__init__", "args", "kwargs", "cls", "super"}
-    functions, found = set(), set()
-    for node in ast.walk(tree):
-        match node:
-            case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
-                kept |= {alias.asname or alias.name.partition(".")[0] for alias in aliases}
-            case ast.keyword(arg=str() as name):
-                kept.add(name)
-            case ast.Constant(value=str() as text):
-                kept |= {text, f"self.{text}"}
-            case ast.FunctionDef(name=name):
-                functions.add(f"self.{name}")
-                kept.add(name)
-            case ast.ClassDef(name=name):
-                found.add(name)
-            case ast.arg(arg=name) | ast.Name(id=name, ctx=ast.Store()):
-                found.add(name)
-            case ast.Attribute(value=ast.Name(id="self"), attr=name, ctx=ast.Store()):
-                found.add(f"self.{name}")
-            case ast.Attribute(attr=name):
-                kept |= set() if isinstance(node.value, ast.Name) and node.value.id == "self" else {f"self.{name}"}
-    return found - kept - functions
-
-
-def _independent(first: ast.stmt, second: ast.stmt) -> bool:
-    """Whether two statements can be exchanged: plain assignments or definitions that do not use each other's names."""
-    simple = (ast.Assign, ast.FunctionDef, ast.ClassDef)
-    if not isinstance(first, simple) or not isinstance(second, simple):
-        return False
-    for node in (*ast.walk(first), *ast.walk(second)):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr.endswith("_"):
-            return False
-    if any(isinstance(statement, ast.Assign) and _effects(statement) for statement in (first, second)):
-        return False
-    return not (_written(first) & (_read(second) | _written(second)) or _written(second) & _read(first))
-
-
-def _effects(statement: ast.Assign) -> bool:
-    return any(
-        isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("append", "pop")
-        for node in ast.walk(statement)
-    )
-
-
-def _written(statement: ast.stmt) -> set[str]:
-    if isinstance(statement, ast.FunctionDef | ast.ClassDef):
-        return {statement.name}
-    found = set()
-    for node in ast.walk(statement):
-        if isinstance(node, ast.Name | ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store):
-            found.add(ast.unparse(node).partition("[")[0])
-    return found
-
-
-def _read(statement: ast.stmt) -> set[str]:
-    found = set()
-    for node in ast.walk(statement):
-        if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
-            found.add(ast.unparse(node))
-    return found
-
-
-def _broken(source: str, rng: random.Random) -> str:
-    """Line breaks after some commas within brackets."""
-    depth, positions = 0, []
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type == tokenize.OP and token.string in "([{":
-            depth += 1
-        elif token.type == tokenize.OP and token.string in ")]}":
-            depth -= 1
-        elif token.string == "," and depth and rng.random() < 0.3:
-            positions.append(token.end)
-    lines = source.splitlines(keepends=True)
-    for row, column in reversed(positions):
-        line = lines[row - 1]
-        lines[row - 1] = line[:column] + "\n        " + line[column:].lstrip(" ")
-    return "".join(lines)

@@ -50,10 +50,14 @@ def _version(name: str) -> str:
 
 
 def _git() -> dict[str, Any] | None:
-    """Revision of this repository, and whether files other than benchmark results changed; None without a checkout."""
+    """Revision of this repository, and whether files other than benchmark results changed.
+
+    A copy without a checkout has its revision in the variable `SOURCE_REVISION`, or None.
+    """
     revision = _lines("rev-parse", "HEAD")
     if not revision:
-        return None
+        given = os.environ.get("SOURCE_REVISION")
+        return {"revision": given, "changed": False} if given else None
     changed = _lines("status", "--porcelain", "--untracked-files=no", "--", ".", ":!benchmarks/results")
     return {"revision": revision[0], "changed": bool(changed)}
 

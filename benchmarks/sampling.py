@@ -1,10 +1,12 @@
 """Sampling of a Hugging Face model by policy `torch` against `transformers.generate`, and a training step.
 
-    python benchmarks/sampling.py --model smollm2-135m --output benchmarks/results/sampling_gpu.json
+    python benchmarks/sampling.py --model smollm2-135m --reply-tokens 64 --rounds 1 --budget-s 400 --output FILE.json
+    python benchmarks/sampling.py --model smollm2-135m --device cpu --dtype float32 --rows 2 --group 1 --output FILE
 
-All methods sample replies of the same length to the same prompts, in one batch, with the same weights and adapters. A
-method whose measurement takes longer than its limit is recorded as such. The log-probabilities of the sampler are
-compared with those of the learner, and greedy tokens with those of transformers.
+All methods sample replies of the same length to the same prompts, in one batch, with the same weights and adapters;
+`transformers.generate` with a static cache, for which it compiles the model on a GPU, and with a dynamic one. A part
+that takes longer than `--limit-s` is recorded as such, with the batches until then. The log-probabilities of the
+sampler are compared with those of the learner, and greedy tokens with those of transformers. Another call continues.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from provenance import provenance
+from provenance import machine
+from rows import Row, Rows
 
 from kernelrl_core.types.replies import Reply
 from kernelrl_core.types.training import SamplingSettings
@@ -30,10 +33,17 @@ from kernelrl_plugin_torch.language_model import PromptAndReply
 from kernelrl_plugin_torch.learner import Datum, Learner, Totals
 from kernelrl_plugin_torch.sampler import Request, Sampler
 
-METHODS = ("kernelrl", "generate_dynamic", "generate_static")
+METHODS = ("kernelrl", "generate_static", "generate_dynamic")
+PARTS = {
+    **{name: ["--part", "method", "--method", name] for name in METHODS},
+    "agreement": ["--part", "agreement"],
+    "training": ["--part", "training"],
+    "kernelrl_plain": ["--part", "method", "--method", "kernelrl", "--plain"],
+    "generate_dynamic_plain": ["--part", "method", "--method", "generate_dynamic", "--plain"],
+}
 DEVICE_ROUNDS = 20
-
-Row = dict[str, Any]
+LEAST_PART_S = 20.0
+"""Remaining time of the budget in which a part is begun."""
 
 
 def prompts_of(options: argparse.Namespace) -> list[tuple[int, ...]]:
@@ -81,14 +91,15 @@ def sampled(sampler: Sampler, prompts: list[tuple[int, ...]], n_tokens: int, tem
 
 
 def repeated(work: Callable[[], Any], rounds: int) -> list[float]:
-    """Seconds of each call of `work` after a first one that is not counted."""
-    seconds = []
+    """Seconds of each call of `work` after a first one that is not counted. Prints them as they come."""
+    seconds: list[float] = []
     for _ in range(rounds + 1):
         finished()
         started = time.perf_counter()
         work()
         finished()
         seconds.append(time.perf_counter() - started)
+        print(json.dumps({"first_batch_and_others_s": [round(value, 2) for value in seconds]}), flush=True)
     return seconds[1:]
 
 
@@ -224,16 +235,27 @@ def training_step(options: argparse.Namespace, train_tokens: int) -> Row:
 
 def in_process(arguments: list[str], limit_s: float) -> Row:
     """The result of this program with other arguments, in a process of its own, so that memory and caches are new."""
+    command = [sys.executable, __file__, *arguments]
     try:
-        done = subprocess.run(
-            [sys.executable, __file__, *arguments], capture_output=True, text=True, timeout=limit_s, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return {"error": f"more than {limit_s:.0f} s"}
+        done = subprocess.run(command, capture_output=True, text=True, timeout=limit_s, check=False)
+    except subprocess.TimeoutExpired as late:
+        printed = late.stdout.decode() if isinstance(late.stdout, bytes) else late.stdout or ""
+        batches: Row = json.loads(printed.splitlines()[-1]) if printed.endswith("\n") else {}
+        return {"error": f"more than {limit_s:.0f} s", **batches}
     if done.returncode:
         return {"error": "\n".join(done.stderr.splitlines()[-5:])}
     row: Row = json.loads(done.stdout.splitlines()[-1])
     return row
+
+
+def summary(rows: dict[str, Row]) -> Row:
+    """The rows by their names, and the sampler's rate beside the best of `generate`."""
+    rates = {name: row["tokens_per_second"] for name, row in rows.items() if "tokens_per_second" in row}
+    others = {name: rates[name] for name in ("generate_static", "generate_dynamic") if name in rates}
+    if "kernelrl" not in rates or not others:
+        return {}
+    best = max(others, key=lambda name: others[name])
+    return {"beside": best, "times_the_tokens_per_second": round(rates["kernelrl"] / others[best], 2)}
 
 
 def main() -> None:
@@ -249,6 +271,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--train-tokens", type=int, nargs="*", default=[8192, 16384, 32768])
     parser.add_argument("--limit-s", type=float, default=120.0, help="maximum seconds of one method")
+    parser.add_argument("--budget-s", type=float, default=500.0, help="maximum seconds of this call")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS), help="in this order")
     parser.add_argument("--part", choices=["method", "agreement", "training"], help="measure only this, and print it")
     parser.add_argument("--method", choices=METHODS, default="kernelrl")
     parser.add_argument("--plain", action="store_true", help="with --part method: without adapters")
@@ -262,29 +286,24 @@ def main() -> None:
         }
         print(json.dumps(measures[options.part]()))
         return
-    result: Row = {"provenance": provenance("torch", "transformers", "peft")}
+    if options.output is None:
+        parser.error("--output is missing")
+    own = ("output", "part", "method", "plain", "parts", "budget_s", "limit_s")
+    kept = {key: value for key, value in vars(options).items() if key not in own}
+    origin: Row = {**machine("torch", "transformers", "peft"), "options": kept}
     if options.device == "cuda":
-        result["gpu"] = torch.cuda.get_device_name()
-    kept = {key: value for key, value in vars(options).items() if key not in ("output", "part", "method", "plain")}
-    result["options"] = kept
-    arguments = [word for word in sys.argv[1:] if not word.startswith("--output=")]
-    if "--output" in arguments:
-        at = arguments.index("--output")
-        del arguments[at : at + 2]
-    parts = [
-        ("kernelrl", ["--part", "method", "--method", "kernelrl"]),
-        ("generate_dynamic", ["--part", "method", "--method", "generate_dynamic"]),
-        ("agreement", ["--part", "agreement"]),
-        ("training", ["--part", "training"]),
-        ("kernelrl_plain", ["--part", "method", "--method", "kernelrl", "--plain"]),
-        ("generate_static", ["--part", "method", "--method", "generate_static"]),
-        ("generate_dynamic_plain", ["--part", "method", "--method", "generate_dynamic", "--plain"]),
-    ]
-    for name, words in parts:
-        result[name] = in_process([*arguments, *words], options.limit_s)
-        print(name, json.dumps(result[name]), flush=True)
-        if options.output:  # after every part: a machine may be taken back
-            options.output.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        origin["gpu"] = torch.cuda.get_device_name()
+    arguments = [word for key, value in kept.items() for word in words(key, value)]
+    with Rows(options.output, origin, summary, options.budget_s) as rows:
+        for name in rows.missing(options.parts):
+            if rows.left_s > LEAST_PART_S:
+                rows.add(name, in_process([*arguments, *PARTS[name]], min(options.limit_s, rows.left_s)))
+
+
+def words(key: str, value: Any) -> list[str]:
+    """An option and its value as on the command line."""
+    values = value if isinstance(value, list) else [value]
+    return [f"--{key.replace('_', '-')}", *map(str, values)]
 
 
 if __name__ == "__main__":

@@ -18,11 +18,11 @@ import tarfile
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import attrs
+from provenance import machine
 
 from kernelrl_core.runs.directory import RunDir
 
@@ -147,10 +147,7 @@ def _note(folder: Path, one: _Running) -> None:
         "run": one.job.name,
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else "none",
-        "cores": len(os.sched_getaffinity(0)),
-        "torch": torch.__version__,
-        "triton": version("triton"),
-        "python": sys.version.split()[0],
+        **machine("torch", "triton", "transformers"),
         "steps": [one.steps_before, steps],
         "seconds": round(time.monotonic() - one.started),
     }
@@ -200,4 +197,6 @@ def unpack(folder: Path, parts: Sequence[Path]) -> None:
     whole = b"".join(part.read_bytes() for part in sorted(parts))
     folder.mkdir(parents=True, exist_ok=True)
     with tarfile.open(fileobj=io.BytesIO(whole), mode="r:gz") as archive:
-        archive.extractall(folder, filter="data")
+        # Early versions of Python 3.11 have no filter; the files are our own.
+        safe = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+        archive.extractall(folder, **safe)

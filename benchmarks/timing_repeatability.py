@@ -1,37 +1,34 @@
 """Repeatability of measured times, and agreement with CUDA events. Needs an idle GPU.
 
-    python benchmarks/timing_repeatability.py [--times 20]
-    python benchmarks/timing_repeatability.py --load 24 --lanes 12
+    python benchmarks/timing_repeatability.py [--times 20] [--load 24 --lanes 12] [--budget-s 500]
 
-`--load` adds a second series beside that many busy processes, with `--lanes` evaluations at once.
+`--load` adds a second series beside that many busy processes, with `--lanes` evaluations at once. Another call on the
+same machine continues.
 
 Each kernel is evaluated many times, each time in a fresh process with fresh inputs. The spread is the interquartile
 range of the medians divided by their median. Then the same kernels are timed by KernelBench's method `cuda_event`,
-several times because it varies as well, and the median speedups of both are compared. The result is written after each
-kernel.
+several times because it varies as well, and the median speedups of both are compared.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import attrs
-from provenance import provenance
+from provenance import machine
+from rows import Row, Rows
 
 from kernelrl_core.types import EvaluationSettings
 from kernelrl_core.types.serialization import to_json
 from kernelrl_testing.values import make_request
 
 RESULTS = Path(__file__).parent / "results"
-Save = Callable[[dict[str, Any]], None]
 BUSY = "while True: sum(range(1_000_000))"
 
 TASK = """\
@@ -119,7 +116,7 @@ async def check(evaluator: Any, task: str, kernel: str, settings: EvaluationSett
     )
 
 
-async def run_under_load(times: int, lanes: int, save: Save) -> None:
+async def run_under_load(times: int, lanes: int, rows: Rows) -> None:
     """Many evaluations at once, where other processes keep the machine busy."""
     from kernelrl_plugin_local.config import LocalConfig
     from kernelrl_plugin_local.evaluator import LocalEvaluator
@@ -128,6 +125,8 @@ async def run_under_load(times: int, lanes: int, save: Save) -> None:
     settings = EvaluationSettings(timing=True, trials=2)
     try:
         for name in SMALL:
+            if f"{name}, loaded" in rows or rows.left_s < 0:
+                continue
             task, expression = CASES[name]
             kernel = SOFTMAX if expression is None else MAP.format(expression=expression)
             checks = (check(evaluator, task, kernel, settings, seed) for seed in range(times))
@@ -146,12 +145,12 @@ async def run_under_load(times: int, lanes: int, save: Save) -> None:
                 "baseline_us": round(statistics.median(one.baseline.median_us for one in found), 2),
                 "runtimes_us": [round(value, 2) for value in medians],
             }
-            save(row)
+            rows.add(f"{name}, loaded", row)
     finally:
         await evaluator.aclose()
 
 
-async def run(times: int, save: Save) -> None:
+async def run(times: int, rows: Rows) -> None:
     from kernelrl_plugin_local.config import LocalConfig
     from kernelrl_plugin_local.evaluator import LocalEvaluator
 
@@ -160,6 +159,8 @@ async def run(times: int, save: Save) -> None:
     events = attrs.evolve(windows, profile="kernelbench", timing_method="cuda_event", timing_trials=100)
     try:
         for name, (task, expression) in CASES.items():
+            if name in rows or rows.left_s < 0:
+                continue
             kernel = SOFTMAX if expression is None else MAP.format(expression=expression)
             found = [await check(evaluator, task, kernel, windows, seed) for seed in range(times)]
             medians = sorted(one.runtime.median_us for one in found if one.runtime)
@@ -186,39 +187,35 @@ async def run(times: int, save: Save) -> None:
                 "telemetry": to_json(found[-1].facts.timing),
             }
             row["speedup_difference"] = round(row["speedup"] / row["speedup_by_events"] - 1, 4)
-            save(row)
+            rows.add(name, row)
     finally:
         await evaluator.aclose()
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--times", type=int, default=20)
     parser.add_argument("--load", type=int, default=0, help="busy processes of a second series")
     parser.add_argument("--lanes", type=int, default=12, help="evaluations at once in that series")
-    parser.add_argument("--output", type=Path)
+    parser.add_argument("--budget-s", type=float, default=500)
+    parser.add_argument("--output", type=Path, default=RESULTS / "timing_repeatability.json")
     given = parser.parse_args()
     import torch
 
-    output = given.output or RESULTS / "timing_repeatability.json"
-    result: dict[str, Any] = {**provenance("torch"), "gpu": torch.cuda.get_device_name()}
+    def summary(rows: dict[str, Row]) -> Row:
+        return {
+            "load": {"busy_processes": given.load, "lanes": given.lanes},
+            "interquartile_share": {name: row["interquartile_share"] for name, row in rows.items()},
+        }
 
-    def saving(series: str) -> Save:
-        rows: list[dict[str, Any]] = result.setdefault(series, [])
-
-        def save(row: dict[str, Any]) -> None:
-            print(json.dumps(row), flush=True)
-            rows.append(row)
-            output.write_text(json.dumps(result, indent=1) + "\n")
-
-        return save
-
-    asyncio.run(run(given.times, saving("rows")))
-    if given.load:
-        result["load"] = {"busy_processes": given.load, "lanes": given.lanes}
+    origin = {**machine("torch", "triton"), "gpu": torch.cuda.get_device_name()}
+    with Rows(given.output, origin, summary, given.budget_s) as rows:
+        asyncio.run(run(given.times, rows))
+        if not given.load:
+            return
         busy = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(given.load)]
         try:
-            asyncio.run(run_under_load(given.times, given.lanes, saving("rows_under_load")))
+            asyncio.run(run_under_load(given.times, given.lanes, rows))
         finally:
             for process in busy:
                 process.kill()

@@ -1,6 +1,4 @@
-"""Elementwise kernels of our own, of which no two share a build, for `throughput.py` and `evaluator_scaling.py`.
-
-    python benchmarks/corpora/maps.py OUTPUT.jsonl --backend triton [--count 140]
+"""Elementwise kernels of our own, of which no two share a build, for `evaluator_scaling.py`.
 
 There are 140 of a backend. Beyond these, each has a number in the name of its kernel function, and so in its source, in
 the symbols of its compiled code and in the key of every cache.
@@ -8,11 +6,8 @@ the symbols of its compiled code and in the key of every cache.
 
 from __future__ import annotations
 
-import argparse
 import itertools
-import json
 from collections.abc import Iterator
-from pathlib import Path
 
 _TASK = """\
 import torch
@@ -25,7 +20,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(1024, 4096)]
+    return [torch.randn({shape})]
 
 
 def get_init_inputs():
@@ -114,20 +109,20 @@ _VARIANTS = {"triton": (4, 8), "cuda": (1, 2)}
 """Warps of a program; elements of a thread."""
 
 
-def kernels(backend: str) -> Iterator[dict[str, str]]:
+def kernels(backend: str, shape: str = "1024, 4096") -> Iterator[dict[str, str]]:
     template = _TRITON if backend == "triton" else _CUDA
     for variant, block, (reference, *expressions) in itertools.product(_VARIANTS[backend], _BLOCKS[backend], _MAPS):
         expression = expressions[backend == "cuda"]
         yield {
             "name": f"{expression}/{block}/{variant}",
-            "task": _TASK.format(reference=reference),
+            "task": _TASK.format(reference=reference, shape=shape),
             "kernel": template.format(expression=expression, block=block, variant=variant),
         }
 
 
-def numbered(backend: str, count: int) -> Iterator[dict[str, str]]:
-    """So many kernels."""
-    found = list(kernels(backend))
+def numbered(backend: str, count: int, *, small: bool = False) -> Iterator[dict[str, str]]:
+    """So many kernels; with small inputs for an interpreter."""
+    found = list(kernels(backend, "8, 256" if small else "1024, 4096"))
     for index in range(count):
         row = found[index % len(found)]
         round_ = index // len(found)
@@ -135,16 +130,3 @@ def numbered(backend: str, count: int) -> Iterator[dict[str, str]]:
             kernel = row["kernel"].replace("map_kernel", f"map_kernel_{round_}")
             row = {**row, "name": f"{row['name']}/{round_}", "kernel": kernel}
         yield row
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("output", type=Path)
-    parser.add_argument("--backend", choices=("cuda", "triton"), required=True)
-    parser.add_argument("--count", type=int, default=140)
-    given = parser.parse_args()
-    given.output.write_text("".join(json.dumps(row) + "\n" for row in numbered(given.backend, given.count)))
-
-
-if __name__ == "__main__":
-    main()

@@ -139,8 +139,6 @@ def _facts(data: Any) -> dict[str, Any]:
     inner = first.get("ours", {}) if isinstance(first, dict) else {}
     found = {**inner.get("provenance", {}), **first, **first.get("provenance", {})}
     found |= {key: value for key, value in (found.get("hardware") or {}).items() if key not in found}
-    if slices := found.get("slices"):
-        found |= {"date": slices[-1]["date"], "load_at_start": max(one["load_at_start"] for one in slices)}
     return found
 
 

@@ -37,6 +37,11 @@ def mutants(documents: Sequence[Any]) -> dict[str, dict[str, int]]:
     return found
 
 
+def timed(data: Sequence[Any], *, loaded: bool) -> list[Any]:
+    """Rows of an idle machine, or of one with other work."""
+    return [row for name, row in data[0]["rows"].items() if name.endswith(", loaded") is loaded]
+
+
 def paths(data: Sequence[Any]) -> dict[str, Any]:
     """Figures of each traced evaluation and of the same evaluation at the earlier revision."""
     before = data[0]["before"]["cases"]
@@ -68,24 +73,6 @@ EVALUATION = (
         ),
     ),
     Measurement(
-        "Throughput on a GPU",
-        ("cuda_throughput.json", "triton_throughput.json"),
-        "throughput",
-        "Candidates per minute with cold caches on one GPU: build, five trials, timing.",
-        (
-            rows(
-                each("cuda", "triton"),
-                ("backend", "@"),
-                ("kernels", "ours|kernels"),
-                ("per minute", "ours|per_minute"),
-                ("per minute, first to last result", "ours|first_to_last_per_minute"),
-                ("median latency", "ours|latency_s|p50", "s"),
-                ("95th percentile", "ours|latency_s|p95", "s"),
-            ),
-        ),
-        "[Several machines](../scaling.md) has the calculation.",
-    ),
-    Measurement(
         "Several GPUs",
         ("evaluator_scaling.json",),
         "evaluator_scaling",
@@ -95,6 +82,7 @@ EVALUATION = (
                 "parts",
                 ("source tree", "tree"),
                 ("backend", "backend"),
+                ("GPU", "gpu"),
                 ("GPUs", "gpus"),
                 ("cores", "cores"),
                 ("kernels", "kernels"),
@@ -157,12 +145,12 @@ EVALUATION = (
                 ("equal outputs", "equal"),
                 (
                     "median build, build service",
-                    lambda data: median(row["ours_s"] for row in data["rows"] if row.get("ours_s")),
+                    lambda data: median(row["ours_s"] for row in data["rows"].values() if row.get("ours_s")),
                     "s",
                 ),
                 (
                     "median build, `load_inline`",
-                    lambda data: median(row["ordinary_s"] for row in data["rows"] if row.get("ordinary_s")),
+                    lambda data: median(row["ordinary_s"] for row in data["rows"].values() if row.get("ordinary_s")),
                     "s",
                 ),
                 ("precompiled headers, once", "prepared_once_s", "s"),
@@ -207,7 +195,7 @@ TIMING = (
         "Spread of run time and speedup over several evaluations of a kernel on an idle GPU, beside CUDA events.",
         (
             rows(
-                "rows",
+                lambda data: timed(data, loaded=False),
                 ("kernel", "kernel"),
                 ("evaluations", "checks"),
                 ("run time", "runtime_us", "µs"),
@@ -226,7 +214,7 @@ TIMING = (
         "The same run times beside processes that keep every CPU core busy, with many evaluations at once.",
         (
             rows(
-                "rows_under_load",
+                lambda data: timed(data, loaded=True),
                 ("kernel", "kernel"),
                 ("evaluations", "checks"),
                 ("run time", "runtime_us", "µs"),

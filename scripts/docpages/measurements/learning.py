@@ -52,25 +52,6 @@ RETRIEVAL = (
         "[Retrieval](../retrieval.md#retrievers) describes the retrievers.",
     ),
     Measurement(
-        "Guard against leaks",
-        ("retrieval_guard.json",),
-        "retrieval_quality",
-        "Planted solutions of held-out tasks, and other examples, that the guard excludes.",
-        (
-            figures(
-                ("planted solutions excluded", "leaks_excluded", "%"),
-                ("other examples excluded", "innocent_excluded", "%"),
-            ),
-            rows(
-                "duration|by_corpus",
-                ("corpus", "@"),
-                ("searches among 1,000 tasks", "searches"),
-                ("median", "median_ms", "ms"),
-                ("95th percentile", "p95_ms", "ms"),
-            ),
-        ),
-    ),
-    Measurement(
         "Guard by outputs",
         ("guard_behaviour.json",),
         "guard_behaviour",
@@ -190,12 +171,12 @@ LEARNING = (
         "256 replies of 256 tokens with LoRA adapters in bfloat16, and a training step with one sample per row.",
         (
             figures(
-                ("sampled tokens per second", "kernelrl|tokens_per_second"),
-                ("model, per token", "kernelrl|milliseconds|model", "ms"),
-                ("drawing, per token", "kernelrl|milliseconds|draw", "ms"),
-                ("memory", "kernelrl|peak_gb", "GB"),
-                ("trained tokens per second", "training|16384|tokens_per_second"),
-                ("mean gap of log-probabilities to the learner's", "agreement|logprob_gap_mean"),
+                ("sampled tokens per second", "rows|kernelrl|tokens_per_second"),
+                ("model, per token", "rows|kernelrl|milliseconds|model", "ms"),
+                ("drawing, per token", "rows|kernelrl|milliseconds|draw", "ms"),
+                ("memory", "rows|kernelrl|peak_gb", "GB"),
+                ("trained tokens per second", "rows|training|16384|tokens_per_second"),
+                ("mean gap of log-probabilities to the learner's", "rows|agreement|logprob_gap_mean"),
             ),
         ),
         "`transformers.generate` with a dynamic cache did not finish three such batches in 70 s, its start "
