@@ -47,12 +47,14 @@ class Rows:
         self._ends = time.monotonic() + budget_s
         self._written = 0.0
         self.rows: dict[str, Row] = {}
-        before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        if not path.exists():
+            return
+        before = json.loads(path.read_text(encoding="utf-8"))
         known = before.get("provenance", {})
         changed = sorted(name for name in {*known, *origin} if known.get(name) != self._origin.get(name))
         if not changed:
             self.rows = before["rows"]
-        elif before:
+        else:
             print(f"{path}: new rows only, because of another {', '.join(changed)}", file=sys.stderr)
 
     def __contains__(self, name: str) -> bool:
