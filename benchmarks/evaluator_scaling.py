@@ -291,7 +291,7 @@ def run_part(given: argparse.Namespace, n_gpus: int, rows: Rows, cache: Path) ->
     rows.add(part, facts)
     limit_s = min(given.part_s, rows.left_s)
     with tempfile.TemporaryDirectory() as scratch:
-        if cache.exists():
+        if given.backend == "cuda":
             shutil.copytree(cache, Path(scratch, "cache"), symlinks=True)
         environment = {
             **os.environ,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
@@ -40,17 +40,6 @@ def mutants(documents: Sequence[Any]) -> dict[str, dict[str, int]]:
 def timed(data: Sequence[Any], *, loaded: bool) -> list[Any]:
     """Rows of an idle machine, or of one with other work."""
     return [row for name, row in data[0]["rows"].items() if name.endswith(", loaded") is loaded]
-
-
-def paths(data: Sequence[Any]) -> dict[str, Any]:
-    """Figures of each traced evaluation and of the same evaluation at the earlier revision."""
-    before = data[0]["before"]["cases"]
-    return {name: {"before": before.get(name), "after": found} for name, found in data[0]["cases"].items()}
-
-
-def most_into_judge(revision: str) -> Callable[[Any], int]:
-    """Largest number of entries into one module of `judge/`."""
-    return lambda row: max(row[revision]["judge_entries"].values())
 
 
 EVALUATION = (
@@ -157,25 +146,6 @@ EVALUATION = (
             ),
         ),
         "[Building](../building.md) describes the build service.",
-    ),
-    Measurement(
-        "Path of one evaluation",
-        ("evaluation_trace.json",),
-        "evaluation_trace",
-        "Modules that one evaluation enters in the judge process, and entries, before and after it had one path.",
-        (
-            rows(
-                paths,
-                ("evaluation", "@"),
-                ("modules before", "before|modules"),
-                ("modules", "after|modules"),
-                ("entries into `judge/` before", "before|entries_into_judge"),
-                ("entries into `judge/`", "after|entries_into_judge"),
-                ("most into one module of `judge/` before", most_into_judge("before")),
-                ("most into one module of `judge/`", most_into_judge("after")),
-            ),
-        ),
-        "[Evaluator](../evaluator.md) shows the path.",
     ),
     Measurement(
         "Mutants of right kernels",
