@@ -197,7 +197,7 @@ async def measure(given: argparse.Namespace) -> None:
     kernels = list(numbered(given.backend, given.count + given.alone, small=on_cpu))
     evaluator = LocalEvaluator(LocalConfig(gpu_workers=given.gpu_workers))
     names: dict[str, str] = {}
-    ends = time.monotonic() + given.part_s
+    ends = float("inf")
 
     async def judge(name: str, kernel: str, task: str, kind: str) -> None:
         asked = make_request(kernel, task, given.backend, backend_options=options, settings=settings, seed="7" * 32)
@@ -232,19 +232,21 @@ async def measure(given: argparse.Namespace) -> None:
                     if time.monotonic() < ends:
                         await judge(row["name"], row["kernel"], row["task"], "kernel")
 
+            ends = time.monotonic() + given.part_s
             started, own_s = time.perf_counter(), time.process_time()
             with Usage() as usage:
                 await asyncio.gather(*map(queued, kernels[: given.count]))
                 wall_s = time.perf_counter() - started
             own_share = round((time.process_time() - own_s) / wall_s, 3)
             say("part", wall_s=round(wall_s, 2), main_process_share_of_a_core=own_share, **usage.facts())
+            is_complete = time.monotonic() < ends
             for row in kernels[given.count :]:
                 await judge(row["name"], row["kernel"], row["task"], "alone")
         finally:
             await evaluator.aclose()
             for source, seconds in steps.seconds():
                 say("steps", name=names[source], steps=seconds)
-    say("part", is_complete=time.monotonic() < ends)
+    say("part", is_complete=is_complete)
 
 
 # --- all parts ------------------------------------------------------------------------------------------------------

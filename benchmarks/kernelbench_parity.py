@@ -1,37 +1,37 @@
 """Compare outcomes of this evaluator with those of KernelBench's `eval_kernel_against_ref`, on one GPU.
 
-    python benchmarks/kernelbench_parity.py --kernelbench CLONE [--large] [--budget-s 240] [--output FILE.jsonl]
-    python benchmarks/kernelbench_parity.py --report [--output FILE.jsonl]
+    python benchmarks/kernelbench_parity.py --kernelbench CLONE [--large] [--budget-s 240] [--output FILE.json]
+    python benchmarks/kernelbench_parity.py --report [--output FILE.json]
 
 Each selected task of levels 1 and 2, and each small task of `corpora/parity_kernels.py`, has correct and incorrect
 kernels. Both evaluators evaluate each kernel with equally many correctness trials and without timing: KernelBench's in
 one process per task, because it executes candidates in its own process, and with a time limit, because it has none;
-ours with `profile="kernelbench"`. A call evaluates tasks until its budget is spent and appends rows to the output. The
-next call continues with the tasks that are missing for this GPU, torch and commit. The report gives every difference a
-named reason; a difference without one makes the exit status 1. Needs an NVIDIA GPU, and nvcc for the CUDA kernels.
+ours with `profile="kernelbench"`. A call evaluates tasks until its budget is spent. The next call continues with the
+tasks that are missing for this machine, torch and commit. The report gives every difference a named reason; a
+difference without one makes the exit status 1. Needs an NVIDIA GPU, and nvcc for the CUDA kernels.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import datetime
 import json
 import re
 import subprocess
 import sys
 import tempfile
-import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from corpora.kernelbench_stand_ins import STAND_INS
 from corpora.parity_kernels import own_tasks
 from corpora.parity_variants import ParityTask, published_tasks
+from provenance import machine
+from rows import Row, Rows
 
-RESULT = Path(__file__).parent / "results" / "kernelbench_parity.jsonl"
+RESULT = Path(__file__).parent / "results" / "kernelbench_parity.json"
 _MARK = "PARITY "
 
 _THEIRS = (
@@ -123,77 +123,42 @@ async def ours(task: ParityTask, service: Any, trials: int) -> dict[str, dict[st
 # --- a slice --------------------------------------------------------------------------------------------------------
 
 
-async def run_slice(given: argparse.Namespace) -> None:
-    import torch
-
+async def run_slice(given: argparse.Namespace, rows: Rows) -> None:
     from kernelrl_core.environment.evaluation_service import EvaluationService
     from kernelrl_core.recipe.schema import PositiveInt
     from kernelrl_plugin_local.config import LocalConfig
     from kernelrl_plugin_local.evaluator import LocalEvaluator
 
-    origin = provenance(given.kernelbench, given.commit)
-    key = {name: origin[name] for name in ("gpu", "torch", "commit")}
-    known = [row for row in read(given.output) if all(row["provenance"][name] == key[name] for name in key)]
-    done = {(row["task"], row["kind"]) for row in known if row["ours"]["outcome"] != "infra_error"}
+    done = {name for name, row in rows.rows.items() if row["ours"]["outcome"] != "infra_error"}
     tasks = [*own_tasks(), *published_tasks(given.kernelbench, large=given.large)]
-    waiting = [task for task in tasks if any((task.name, kind) not in done for kind in task.kernels)]
-    begun = time.perf_counter()
+    waiting = [task for task in tasks if any(f"{task.name} {kind}" not in done for kind in task.kernels)]
     service = EvaluationService(LocalEvaluator(LocalConfig(gpu_workers=PositiveInt(given.processes))), cache_dir=None)
     slots = asyncio.Semaphore(given.processes)
 
     async def judge(task: ParityTask) -> None:
         async with slots:
-            if time.perf_counter() - begun > given.budget_s:
+            if rows.left_s < 0:
                 return
-            started = time.perf_counter()
-            limit_s = given.task_limit_s
             their, our = await asyncio.gather(
-                theirs(task, given.kernelbench, given.trials, limit_s), ours(task, service, given.trials)
+                theirs(task, given.kernelbench, given.trials, given.task_limit_s), ours(task, service, given.trials)
             )
-            rows = [
-                {
-                    "task": task.name,
-                    "stratum": task.stratum,
-                    "kind": kind,
-                    "kernelbench": their[kind],
-                    "ours": our[kind],
-                    "trials": given.trials,
-                    "provenance": origin,
-                }
-                for kind in task.kernels
-            ]
-            with given.output.open("a") as stream:
-                stream.writelines(json.dumps(row) + "\n" for row in rows)
-            print(f"{task.name}: {len(rows)} kernels in {time.perf_counter() - started:.0f} s", flush=True)
+            for kind in task.kernels:
+                row = {"task": task.name, "stratum": task.stratum, "kind": kind, "trials": given.trials}
+                rows.add(f"{task.name} {kind}", {**row, "kernelbench": their[kind], "ours": our[kind]})
 
     try:
         await asyncio.gather(*map(judge, waiting))
     finally:
         await service.aclose()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
 
 
-def provenance(clone: Path, commit: str | None) -> dict[str, Any]:
+def origin(clone: Path) -> Row:
     import torch
 
-    smi = subprocess.run(
-        ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"], capture_output=True, text=True
-    )
-    head = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
-    return {
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "gpu": torch.cuda.get_device_name(),
-        "driver": smi.stdout.split("\n")[0].strip(),
-        "torch": torch.__version__,
-        "cuda": torch.version.cuda,
-        "commit": commit or head or "unknown",
-        "kernelbench": clone.name,
-    }
-
-
-def read(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    driver = subprocess.run(command, capture_output=True, text=True).stdout.split("\n")[0].strip()
+    gpu = torch.cuda.get_device_name()
+    return {**machine("torch", "triton"), "gpu": gpu, "driver": driver, "kernelbench": clone.name}
 
 
 # --- the report -----------------------------------------------------------------------------------------------------
@@ -279,10 +244,9 @@ def reason(row: dict[str, Any]) -> str:
     return next((name for name, _, explains in REASONS if explains(row)), "UNEXPLAINED")
 
 
-def report(rows: Iterable[dict[str, Any]]) -> tuple[str, int]:
+def report(document: Row) -> tuple[str, int]:
     """The tables in Markdown, and the number of unexplained differences."""
-    latest = {(row["task"], row["kind"]): row for row in rows}
-    judged = [(row, reason(row)) for row in latest.values()]
+    judged = [(row, reason(row)) for row in document["rows"].values()]
     if not judged:
         return "No rows yet.", 0
     by_stratum: dict[str, Counter[str]] = defaultdict(Counter)
@@ -291,13 +255,10 @@ def report(rows: Iterable[dict[str, Any]]) -> tuple[str, int]:
     tasks: dict[str, set[str]] = defaultdict(set)
     for row, _ in judged:
         tasks[row["stratum"]].add(row["task"])
-    origins = {
-        " ".join(f"{key} {value}" for key, value in row["provenance"].items() if key != "date") for row, _ in judged
-    }
     published = {row["task"] for row, _ in judged if row["task"].startswith("kernelbench/")}
     agree = sum((_pair(row)[0] == "correct") == (_pair(row)[1] == "correct") for row, _ in judged)
     lines = [
-        *sorted(origins),
+        json.dumps({"date": document["date"], **document["provenance"]}),
         f"{len(judged)} kernels of {len({row['task'] for row, _ in judged})} tasks, {len(published)} of them "
         f"KernelBench's; {sum(name == 'equal' for _, name in judged)} outcomes equal, {agree} agree on correctness.",
         "",
@@ -327,20 +288,20 @@ def report(rows: Iterable[dict[str, Any]]) -> tuple[str, int]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kernelbench", type=Path, help="a local clone of KernelBench")
-    parser.add_argument("--output", type=Path, default=RESULT, help="rows so far; new rows are appended")
+    parser.add_argument("--output", type=Path, default=RESULT, help="rows so far; new rows are added")
     parser.add_argument("--budget-s", type=float, default=240, help="seconds after which no task is started")
     parser.add_argument("--task-limit-s", type=float, default=240, help="seconds that KernelBench may take for a task")
     parser.add_argument("--trials", type=int, default=2, help="correctness trials")
     parser.add_argument("--processes", type=int, default=6, help="tasks evaluated concurrently")
     parser.add_argument("--large", action="store_true", help="also tasks with inputs of 2 to 9 GB")
-    parser.add_argument("--commit", help="commit to record if this copy is not a git checkout")
     parser.add_argument("--report", action="store_true", help="only print the tables")
     given = parser.parse_args()
     if not given.report:
         if given.kernelbench is None:
             parser.error("--kernelbench CLONE is required unless --report is given")
-        asyncio.run(run_slice(given))
-    text, unexplained = report(read(given.output))
+        with Rows(given.output, origin(given.kernelbench), budget_s=given.budget_s) as rows:
+            asyncio.run(run_slice(given, rows))
+    text, unexplained = report(json.loads(given.output.read_text()))
     print(text)
     sys.exit(1 if unexplained else 0)
 

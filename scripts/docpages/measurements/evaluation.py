@@ -15,7 +15,7 @@ def probes(data: Sequence[Any]) -> dict[str, Any]:
 
 
 def parity(data: Sequence[Any]) -> list[Any]:
-    found = Counter((row["kernelbench"]["outcome"], row["ours"]["outcome"]) for row in data[0])
+    found = Counter((row["kernelbench"]["outcome"], row["ours"]["outcome"]) for row in data[0]["rows"].values())
     return [(*outcomes, count) for outcomes, count in found.most_common()]
 
 
@@ -215,7 +215,7 @@ TIMING = (
 CORRECTNESS = (
     Measurement(
         "Outcomes beside KernelBench",
-        ("kernelbench_parity.jsonl",),
+        ("kernelbench_parity.json",),
         "kernelbench_parity",
         "Kernels by their outcome in KernelBench's `eval_kernel_against_ref` and here with `profile: kernelbench`.",
         (rows(parity, ("KernelBench", "0"), ("kernelrl", "1"), ("kernels", "2")),),
@@ -242,8 +242,8 @@ CORRECTNESS = (
         "Five kernels that exploit an evaluator in their own process, in KernelBench's evaluator and here.",
         (
             rows(
-                lambda data: data[0],
-                ("kernel", "kernel"),
+                "rows",
+                ("kernel", "@"),
                 ("KernelBench: correct", "kernelbench|correct"),
                 ("KernelBench: speedup", "kernelbench|speedup", "x"),
                 ("outcome here", "ours|outcome"),
