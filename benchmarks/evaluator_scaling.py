@@ -45,7 +45,7 @@ JUDGE_PROGRAM = ("-m", "kernelrl_judge.judge.main")
 STAGED_JUDGE = Path(__file__).with_name("staged_judge.py")
 BUSY_SHARE = 0.9
 LEAST_PART_S = 30.0
-"""Remaining time of the budget in which a part is begun."""
+"""Remaining time of the budget in which a part is started."""
 HOLDER = """
 import sys, time, torch
 held = torch.empty(int(float(sys.argv[1]) * torch.cuda.mem_get_info()[0]), dtype=torch.uint8, device="cuda")

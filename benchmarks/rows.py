@@ -31,7 +31,7 @@ class Rows:
         path: the document. Rows in it are kept if `origin` has not changed.
         origin: properties that all rows of a result share, such as those of `provenance.machine`.
         summary: of all rows; computed for each version of the document.
-        budget_s: time from now after which no row is to be begun.
+        budget_s: time from now after which no row is to be started.
     """
 
     def __init__(

@@ -43,7 +43,7 @@ PARTS = {
 }
 DEVICE_ROUNDS = 20
 LEAST_PART_S = 20.0
-"""Remaining time of the budget in which a part is begun."""
+"""Remaining time of the budget in which a part is started."""
 
 
 def prompts_of(options: argparse.Namespace) -> list[tuple[int, ...]]:
