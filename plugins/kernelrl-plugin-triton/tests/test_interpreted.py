@@ -69,7 +69,7 @@ RESULTS = {
     "a masked load": ("y = tl.load(x_ptr + at, mask=at < 5) + 1.0", [1, 2, 3, 4, 5, 1, 1, 1]),
     "libdevice": ("y = libdevice.floor(libdevice.pow(x, 2.0) + libdevice.erf(x))", [0, 1, 4, 9, 17, 26, 37, 50]),
     "libdevice of integers and of named roundings": (
-        "y = libdevice.div_rn(libdevice.pow(x, 2), 2.0) + libdevice.saturatef(x)",
+        "y = libdevice.div_rn(libdevice.pow(x, 2), 2.0) + libdevice.saturatef(x) + libdevice.llrint(x / 8) * 0.0",
         [0, 1.5, 3, 5.5, 9, 13.5, 19, 25.5],
     ),
     "tf32": (

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from kernelrl_sandbox import freezing
-from kernelrl_sandbox.freezing import descendants, ran_s, suspended
+from kernelrl_sandbox.freezing import descendants, longest_wait_s, ran_s, suspended, total_s
 from kernelrl_testing.waiting import DEADLINE_S, takes
 
 # A process whose child, in a group of its own, counts as well.
@@ -133,3 +133,9 @@ def test_a_process_that_has_the_number_of_one_that_ended_is_left_alone(monkeypat
         with suspended(os.getpid()):
             assert Path(f"/proc/{other.pid}/stat").read_text().rpartition(")")[2].split()[0] not in "Tt"
         other.kill()
+
+
+def test_threads_and_processes_that_start_within_a_window_count_from_their_start() -> None:
+    # 7 was there before the window, 8 started in it, and 6 ended in it.
+    before_s, after_s = {7: 1.0, 6: 3.0}, {7: 1.5, 8: 0.25}
+    assert (total_s(before_s, after_s), longest_wait_s(before_s, after_s)) == (0.75, 0.5)

@@ -63,6 +63,9 @@ class Limits:
     """Further time of these copies."""
     settled_share: float = 0.005
     """Half-width of the interval of a median, as a share of it, within which the median is known."""
+    # `timeout`
+    patience: float = 4.0
+    """Largest multiple of `evaluation.timeout_s` for a candidate that waits for processors, as for a compiler."""
     # Denied
     builds: int = 16
     """Number of different extensions that a candidate may build."""

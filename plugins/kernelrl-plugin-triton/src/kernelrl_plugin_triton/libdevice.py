@@ -29,6 +29,7 @@ _NAMES: dict[str, Callable[..., Any]] = {
     "rsqrt": lambda x: 1 / np.sqrt(x),
     "round": lambda x: np.trunc(x + np.copysign(x.dtype.type(0.5), x)),
     "nearbyint": np.rint,
+    "llrint": np.rint,
     "fma": lambda x, y, z: x * y + z,
     "erf": np.vectorize(math.erf),
     "erfc": np.vectorize(math.erfc),

@@ -10,9 +10,9 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
-__all__ = ["descendants", "ran_s", "suspended", "waited_s"]
+__all__ = ["descendants", "longest_wait_s", "ran_s", "suspended", "total_s", "waited_s"]
 
 _MAX_SEARCHES = 8
 """Searches for descendants: until all of them are stopped, they may start others."""
@@ -88,6 +88,16 @@ def waited_s(processes: Iterable[int]) -> dict[int, float]:
             if len(fields) > 1:
                 found[int(thread.rpartition("/")[2])] = int(fields[1]) / 1e9
     return found
+
+
+def longest_wait_s(before_s: Mapping[int, float], after_s: Mapping[int, float]) -> float:
+    """Longest time that a thread waited, by its times before and after."""
+    return max((now_s - before_s.get(thread, 0.0) for thread, now_s in after_s.items()), default=0.0)
+
+
+def total_s(before_s: Mapping[int, float], after_s: Mapping[int, float]) -> float:
+    """Sum of the times of processes, by their times before and after."""
+    return sum(now_s - before_s.get(process, 0.0) for process, now_s in after_s.items())
 
 
 def descendants(root: int) -> list[int]:

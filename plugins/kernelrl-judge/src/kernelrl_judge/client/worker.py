@@ -24,6 +24,7 @@ from kernelrl_judge.client.confinement import (
 )
 from kernelrl_judge.client.judge_requests import JudgeRequests
 from kernelrl_judge.device.faults import DeviceFault, DeviceFull
+from kernelrl_judge.limits import LIMITS
 from kernelrl_judge.protocol import wire
 
 __all__ = ["JudgeDied", "JudgeWorker"]
@@ -355,8 +356,8 @@ def _text(part: object) -> str:
 
 def _limit_s(settings: EvaluationSettings) -> float:
     """Time limit of an evaluation in the judge."""
-    # Trials and timing have a limit each.
-    calls_s = 2 * settings.timeout_s
+    # Trials and timing have a limit each, which grows on a busy machine.
+    calls_s = 2 * LIMITS.patience * settings.timeout_s
     # The last of several builds starts within its limit. On a busy machine it may take four times the limit, and so may
     # the build of a control after it.
     builds_s = 9 * settings.build_timeout_s

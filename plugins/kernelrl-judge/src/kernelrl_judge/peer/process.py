@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 
 import attrs
 
+from kernelrl_judge.limits import LIMITS
 from kernelrl_judge.peer.cancellation import Cancelled, CancelWatch
 from kernelrl_judge.peer.memory import FileExchange
 from kernelrl_judge.peer.nursery import Zygote, ZygoteDied
@@ -22,14 +23,15 @@ from kernelrl_judge.protocol.device_memory import DeviceMemoryError
 from kernelrl_judge.protocol.failures import NO_DEVICE_MEMORY
 from kernelrl_judge.protocol.forks import NotForked
 from kernelrl_judge.protocol.frames import Frame, FrameKind
-from kernelrl_sandbox.freezing import descendants, ran_s, suspended, waited_s
+from kernelrl_sandbox.freezing import descendants, longest_wait_s, ran_s, suspended, total_s, waited_s
 
-__all__ = ["KEPT_OUTPUT_BYTES", "DeadlinePassed", "RunnerEnded", "RunnerLimits", "RunnerProcess"]
+__all__ = ["KEPT_OUTPUT_BYTES", "DeadlinePassed", "RunnerEnded", "RunnerLimits", "RunnerProcess", "TimeLimit"]
 
 KEPT_OUTPUT_BYTES = 16_384
 """Kept of a candidate's printed output: as much of its beginning as of its end."""
 _BACKGROUND_NICE = 5
 """Added to the niceness of a slow candidate: a quarter of a CPU core that another candidate needs as well."""
+_LEAST_MORE_S = 0.05
 _START_LIMIT_S = 120.0
 _STATUS_WITHIN_S = 2.0
 """Time in which the supervisor of a runner that has ended reports how."""
@@ -66,6 +68,36 @@ class RunnerLimits:
     """CPU time, in seconds."""
 
 
+@attrs.define
+class TimeLimit:
+    """Time limit of a candidate, which the load of a machine extends: it says nothing about the candidate.
+
+    Threads that wait for each other extend nothing, because a candidate that has run for the limit gets no more time.
+    """
+
+    limit_s: float
+    waited_s: dict[int, float]
+    """Time that each thread has waited for a processor so far, by its number."""
+    ran_s: dict[int, float]
+    """CPU time of each process at the beginning, by its number."""
+    left_s: float
+    """Time by which the limit can still be extended."""
+
+    def extension_s(self, waited_s: dict[int, float], ran_s: dict[int, float]) -> float:
+        """Time by which the limit is extended now; 0 if the candidate had its time.
+
+        Args:
+            waited_s: as the attribute, now.
+            ran_s: as the attribute, now.
+        """
+        more_s = min(self.left_s, longest_wait_s(self.waited_s, waited_s))
+        if more_s < _LEAST_MORE_S or total_s(self.ran_s, ran_s) >= self.limit_s:
+            return 0.0
+        self.waited_s = waited_s
+        self.left_s -= more_s
+        return more_s
+
+
 class RunnerProcess:
     """A runner, before and while it serves its candidate. `close` releases what this process holds for it.
 
@@ -84,6 +116,7 @@ class RunnerProcess:
         self.deadline = math.inf
         """On the clock `time.monotonic`. Time that is not the candidate's own is added to it, such as that between a
         reply and the next order."""
+        self._time_limit: TimeLimit | None = None
         self._replied_at: float | None = None
         """Arrival of a reply that no order has followed yet, on that clock."""
         self._cancel_watch = cancel_watch
@@ -131,12 +164,14 @@ class RunnerProcess:
         """Let the time of the candidate begin.
 
         Args:
-            limit_s: wall-clock time from now to `deadline`.
+            limit_s: time from now to `deadline`, without that in which the candidate waits for a processor.
             patience_s: time that one reply may take before the candidate counts as slow (`receive`).
         """
         self._patience_s = patience_s
         self._replied_at = None
         self.deadline = time.monotonic() + limit_s
+        most_s = (LIMITS.patience - 1) * limit_s
+        self._time_limit = TimeLimit(limit_s, self.waited_s(), self.ran_s(), most_s)
 
     @property
     def alive(self) -> bool:
@@ -226,7 +261,13 @@ class RunnerProcess:
             now = time.monotonic()
             left_s = self.deadline - now
             if left_s <= 0:
-                raise DeadlinePassed
+                more_s = 0.0
+                if self._time_limit is not None:
+                    more_s = self._time_limit.extension_s(self.waited_s(), self.ran_s())
+                if not more_s:
+                    raise DeadlinePassed
+                self.deadline = now + more_s
+                continue
             if now >= slow_at:
                 again_s = on_slow()
                 slow_at = math.inf if again_s is None else time.monotonic() + again_s

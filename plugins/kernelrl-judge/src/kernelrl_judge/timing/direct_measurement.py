@@ -24,7 +24,7 @@ import os
 import random
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import attrs
@@ -48,15 +48,13 @@ from kernelrl_judge.timed_calls import host_memory
 from kernelrl_judge.timed_calls.outputs import copy_outputs
 from kernelrl_judge.timed_calls.window import call_window
 from kernelrl_judge.timing.statistics import BYTES_OF_TENSOR, MAX_TENSORS, NotTimed, Timing, WrongWindow, make_rounds
-from kernelrl_sandbox.freezing import waited_s
+from kernelrl_sandbox.freezing import longest_wait_s, total_s, waited_s
 
 __all__ = [
     "DirectMeasurement",
     "TimedWindow",
     "constant_cost_s",
     "counted_window",
-    "longest_wait_s",
-    "total_s",
     "widened",
 ]
 
@@ -444,16 +442,6 @@ def widened(interval: tuple[float, float], waiting_share: float) -> tuple[float,
     """
     share = waiting_share if waiting_share >= _BUSY_SHARE else 0.0
     return interval[0] * (1 - _DISTURBANCE * share), interval[1] * (1 + _DISTURBANCE * share)
-
-
-def longest_wait_s(before_s: Mapping[int, float], after_s: Mapping[int, float]) -> float:
-    """Longest time that a thread waited, by its times before and after."""
-    return max((now_s - before_s.get(thread, 0.0) for thread, now_s in after_s.items()), default=0.0)
-
-
-def total_s(before_s: Mapping[int, float], after_s: Mapping[int, float]) -> float:
-    """Sum of the times of processes, by their times before and after."""
-    return sum(now_s - before_s.get(process, 0.0) for process, now_s in after_s.items())
 
 
 class _JudgeOutputs:
