@@ -65,14 +65,19 @@ def wheel_problems(wheel: Path, project: Path) -> Iterator[str]:
         if licence not in names or archive.read(licence) != (ROOT / "LICENSE").read_bytes():
             yield "LICENSE is missing or differs from that of the repository"
     packed = {name for name in names if not name.startswith(f"{information}/")}
-    expected = _package_files(project)
-    if any("__pycache__" in name or "/tests/" in name for name in expected):
-        yield "a package contains tests or a cache"
+    expected = package_files(project)
+    yield from (f"{name} is a test or a cache" for name in sorted(expected) if is_superfluous(name))
     for name in sorted(packed ^ expected):
         yield f"{name} is not a file of the repository" if name in packed else f"{name} is missing"
     for package in {name.partition("/")[0] for name in expected}:
         if f"{package}/py.typed" not in expected:
             yield f"the repository has no {package}/py.typed"
+
+
+def is_superfluous(name: str) -> bool:
+    """Whether a file of a wheel is a cache or a test of its package. Samples of plugins have tests of their own."""
+    parts = PurePosixPath(name).parts
+    return "__pycache__" in parts or "tests" in parts[:2]
 
 
 def sdist_problems(sdist: Path, project: Path) -> Iterator[str]:
@@ -106,7 +111,7 @@ def _metadata_problems(text: bytes, project: Path) -> Iterator[str]:
             yield f"metadata: no {field}"
 
 
-def _package_files(project: Path) -> set[str]:
+def package_files(project: Path) -> set[str]:
     """Paths in the wheel of the files that the repository has for it."""
     wheel = _settings(project)["tool"]["hatch"]["build"]["targets"]["wheel"]
     places = {project / name: Path(name).name for name in wheel["packages"]}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import click
 
 from kernelrl_core.errors import UsageError
 from kernelrl_core.planning.load import find_recipe
+from kernelrl_core.storage import disk_error, write_atomically
 
 
 @click.command("copy")
@@ -26,16 +28,15 @@ def command(recipe: str, destination: str | None) -> None:
     target = Path(destination) if destination else Path("recipes")
     if target.is_dir() or not target.suffix:
         target = target / source.name
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with target.open("xb") as file:
-            file.write(source.read_bytes())
-    except FileExistsError:
+    if os.path.lexists(target):
         raise UsageError(
             f"{target} already exists",
             fix=f"kernelrl recipes copy {shlex.quote(recipe)} OTHER_NAME.yaml",
             see="output-file",
-        ) from None
+        )
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(target, source.read_bytes())
     except OSError as error:
-        raise UsageError(f"{target} cannot be written: {error.strerror}") from None
+        raise disk_error(target, error) from None
     click.echo(str(target))

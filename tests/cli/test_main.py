@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -295,6 +296,17 @@ def test_a_copied_recipe_works_and_nothing_is_overwritten(call: Call) -> None:
     assert code == 2
     assert "mine.yaml already exists" in err
     assert Path("mine.yaml").read_text() == "kept"
+
+
+def test_a_copy_that_a_full_disk_ends_leaves_no_file(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    code, _, err = call("recipes", "copy", "quickstart", "mine.yaml")
+    assert code == 1
+    assert "mine.yaml: No space left on device\nkernelrl: fix: free disk space" in err
+    assert list(Path().glob("*mine*")) == []
 
 
 def test_validate_as_json_lists_the_problems(call: Call) -> None:

@@ -134,6 +134,17 @@ tracked = pytest.mark.skipif(
 
 
 @tracked
+@pytest.mark.parametrize("project", DIST.projects(), ids=lambda project: project.name)
+def test_no_package_has_tests_or_caches(project: Path) -> None:
+    assert [name for name in DIST.package_files(project) if DIST.is_superfluous(name)] == []
+
+
+@pytest.mark.parametrize("name", ["kernelrl_core/tests/test_a.py", "kernelrl_core/__pycache__/a.pyc"])
+def test_a_test_or_a_cache_in_a_package_is_found(name: str) -> None:
+    assert DIST.is_superfluous(name)
+
+
+@tracked
 def test_distributions_hold_the_files_of_the_repository(built: dict[Path, tuple[Path, Path]]) -> None:
     for project, (wheel, sdist) in built.items():
         assert list(DIST.wheel_problems(wheel, project)) == []
