@@ -7,6 +7,7 @@ A page has a comment at its top that names its source. A test fails while a page
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -42,6 +43,7 @@ def generated() -> Mapping[Path, str]:
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     for path, text in generated().items():
         path.parent.mkdir(exist_ok=True)
         path.write_text(text, encoding="utf-8")
