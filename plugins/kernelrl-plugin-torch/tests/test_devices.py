@@ -37,12 +37,7 @@ def test_the_model_waits_while_a_kernel_is_timed(pretended_gpu: str) -> None:
 
 def test_no_kernel_is_timed_while_the_model_computes(pretended_gpu: str) -> None:
     entered = threading.Event()
-
-    def timed() -> None:
-        with DeviceLease(pretended_gpu, lambda: None).alone():
-            entered.set()
-
-    judge = threading.Thread(target=timed)
+    judge = timed(pretended_gpu, entered)
 
     def work() -> None:
         judge.start()
@@ -55,24 +50,52 @@ def test_no_kernel_is_timed_while_the_model_computes(pretended_gpu: str) -> None
 
 def test_a_kernel_is_timed_between_two_parts_of_long_work(pretended_gpu: str) -> None:
     entered = threading.Event()
-
-    def timed() -> None:
-        with DeviceLease(pretended_gpu, lambda: None).alone():
-            entered.set()
-
-    judge = threading.Thread(target=timed)
     share = DeviceShare("cuda", lambda: None)
+    judge = timed(pretended_gpu, entered)
 
     def work() -> bool:
         judge.start()
-        for _ in range(2000):
-            share.give_way()
-            if entered.wait(0.01):
-                return True
-        return False
+        return waits_giving_way(share, entered)
 
     assert share.do(work)
     judge.join(5)
+
+
+def test_long_work_has_a_turn_between_two_timed_kernels(pretended_gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "_LEAST_TURN_S", 600.0)
+    first, second = threading.Event(), threading.Event()
+    share = DeviceShare("cuda", lambda: None)
+    judges = [timed(pretended_gpu, first), timed(pretended_gpu, second)]
+
+    def work() -> None:
+        judges[0].start()
+        assert waits_giving_way(share, first)
+        judges[1].start()
+        share.give_way()
+        assert not second.wait(0.1)
+
+    share.do(work)
+    for judge in judges:
+        judge.join(5)
+    assert second.is_set()
+
+
+def timed(gpu: str, entered: threading.Event) -> threading.Thread:
+    """A judge that times a kernel."""
+
+    def measure() -> None:
+        with DeviceLease(gpu, lambda: None).alone():
+            entered.set()
+
+    return threading.Thread(target=measure)
+
+
+def waits_giving_way(share: DeviceShare, entered: threading.Event) -> bool:
+    for _ in range(2000):
+        share.give_way()
+        if entered.wait(0.01):
+            return True
+    return False
 
 
 def test_waiting_ends_when_the_policy_is_closed(pretended_gpu: str) -> None:

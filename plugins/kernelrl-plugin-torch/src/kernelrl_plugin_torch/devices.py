@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -16,6 +17,9 @@ from kernelrl_core.api.policies import DeviceLease, gpu_device_name
 __all__ = ["DeviceShare", "free_memory", "usable_device"]
 
 T = TypeVar("T")
+
+_LEAST_TURN_S = 0.25
+"""Time of long work between two pauses for timed work."""
 
 
 def usable_device(name: str, dtype: str = "float32") -> torch.device:
@@ -73,6 +77,8 @@ class DeviceShare:
         self._check = check
         self._lease: DeviceLease | None = None
         self._held: HeldLease | None = None
+        self._pause_from = 0.0
+        """Time, of the monotonic clock, before which long work gives way to nothing."""
 
     def do(self, work: Callable[[], T]) -> T:
         """The result of `work`, called under a shared device lease; all its kernels have finished on return.
@@ -102,11 +108,14 @@ class DeviceShare:
     def give_way(self) -> None:
         """Let timed work that waits go first. Work that takes long calls it between its parts.
 
-        A timed candidate keeps its judge, and all further candidates of the device, waiting.
+        A timed candidate keeps its judge, and all further candidates of the device, waiting. After a pause the work has
+        the device for as long as the pause was, so that it does not starve where kernels are timed all the time.
         """
-        held = self._held
-        if held is None or not held.keeps_timed_waiting():
+        held, started = self._held, time.monotonic()
+        if held is None or started < self._pause_from or not held.keeps_timed_waiting():
             return
         torch.cuda.synchronize()
         with held.paused():
             pass
+        ended = time.monotonic()
+        self._pause_from = ended + max(_LEAST_TURN_S, ended - started)
