@@ -37,6 +37,20 @@ def mutants(documents: Sequence[Any]) -> dict[str, dict[str, int]]:
     return found
 
 
+def judged_mutants(documents: Sequence[Any]) -> dict[str, Counter[str]]:
+    """Counts of mutants and right kernels by dtype: of those that were evaluated, and of those caught or clean."""
+    found: dict[str, Counter[str]] = {}
+    for row in documents[0]["rows"].values():
+        is_clean = (row["outcome"], row["verdict"]) == ("correct", "clean")
+        counts = found.setdefault(row["dtype"], Counter())
+        if row["edit"] is None:
+            counts.update(right=1, clean=int(is_clean))
+        else:
+            counts.update(mutants=1, caught=int(not is_clean))
+            counts.update(before=int("caught_before" in row), caught_before=int(row.get("caught_before", False)))
+    return found
+
+
 def timed(data: Sequence[Any], *, loaded: bool) -> list[Any]:
     """Rows of an idle machine, or of one with other work."""
     return [row for name, row in data[0]["rows"].items() if name.endswith(", loaded") is loaded]
@@ -154,6 +168,25 @@ EVALUATION = (
         "Edits of right kernels, and how many of them a comparison with double precision finds wrong, by dtype.",
         (rows(mutants, ("dtype", "@"), ("edits", "edits"), ("wrong", "wrong")),),
         "`benchmarks/mutants.py` evaluates those that are wrong.",
+    ),
+    Measurement(
+        "Judged mutants",
+        ("mutants.json",),
+        "mutants",
+        "Wrong edits of right kernels that the evaluator catches on the CPU, and right kernels that it finds clean.",
+        (
+            rows(
+                judged_mutants,
+                ("dtype", "@"),
+                ("mutants", "mutants"),
+                ("caught", "caught"),
+                ("also evaluated at 867b1369", "before"),
+                ("caught there", "caught_before"),
+                ("right kernels", "right"),
+                ("clean", "clean"),
+            ),
+        ),
+        "Every mutant that revision 867b1369 caught is caught. C++ kernels were not evaluated there.",
     ),
 )
 
