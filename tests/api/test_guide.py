@@ -134,7 +134,7 @@ def test_a_first_plugin_is_short_and_passes_its_tests_and_its_check(
 
 def test_the_table_of_files_is_complete(tmp_path: Path, command_server: CommandServer) -> None:
     reader = Reader(tmp_path, command_server)
-    reader.call("kernelrl plugins new reward few-atomics")
+    reader.call("kernelrl plugins new rewards few-atomics")
     (created,) = tmp_path.iterdir()
     files = {path.name for path in created.rglob("*") if path.is_file()}
     listed = {name for row in re.findall(r"^\| (`.*?`) \|", FIRST, re.MULTILINE) for name in re.findall("`(.+?)`", row)}

@@ -224,7 +224,7 @@ CASES = {
         r"(?sm)no kind of plugin 'rewrds'; did you mean 'rewards'\?.*fix: kernelrl plugins new rewards brief$",
     ),
     "impossible name of a new plugin": Case(
-        ["plugins", "new", "reward", "My reward"],
+        ["plugins", "new", "rewards", "My reward"],
         2,
         r"(?sm)name 'My reward': .*fix: kernelrl plugins new rewards my-reward$",
     ),
@@ -234,19 +234,19 @@ CASES = {
         r"(?s)feedback formatter 'raw' exists already, in kernelrl-plugin-feedback",
     ),
     "name of another plugin for a new plugin": Case(
-        ["plugins", "new", "reward", "local"], 2, r"plugin 'local' exists already, in kernelrl-plugin-local"
+        ["plugins", "new", "rewards", "local"], 2, r"plugin 'local' exists already, in kernelrl-plugin-local"
     ),
     "name of a command for a new plugin": Case(
-        ["plugins", "new", "command", "run"], 2, r"(?s)command 'run' exists already, .*new commands my-run"
+        ["plugins", "new", "commands", "run"], 2, r"(?s)command 'run' exists already, .*new commands my-run"
     ),
     "existing folder of a new plugin": Case(
-        ["plugins", "new", "reward", "brief"],
+        ["plugins", "new", "rewards", "brief"],
         2,
         r"(?s)kernelrl-plugin-brief already exists.*fix: choose another path",
         {"kernelrl-plugin-brief/README.md": "mine"},
     ),
     "missing folder of a new plugin": Case(
-        ["plugins", "new", "reward", "brief", "--output", "here/brief"], 2, r"(?s)here does not exist.*fix: mkdir -p"
+        ["plugins", "new", "rewards", "brief", "--output", "here/brief"], 2, r"(?s)here does not exist.*fix: mkdir -p"
     ),
     "context too small for the prompts": Case(
         ["validate", "quickstart", "policy.context_tokens=257"],

@@ -22,13 +22,13 @@ from kernelrl_core.cli.output import require_output
 def command(kind: str, name: str, output: Path | None) -> None:
     """Write the package kernelrl-plugin-NAME with a component NAME of KIND, and print the next two commands.
 
-    KIND is the name of a hook without kernelrl_, also in the singular: rewards or reward, checkers, feedback, tasks, …
+    KIND is the name of a hook without kernelrl_: rewards, checkers, feedback, tasks, …
     The package is a small plugin that works, to edit: implementation, options, tests with the contract of its kind,
     pyproject.toml, README.md and a licence. Overwrites nothing.
 
     \b
     Examples:
-      kernelrl plugins new reward brevity
+      kernelrl plugins new rewards brevity
       kernelrl plugins new checkers no-sleep --output ../no-sleep
     """
     from kernelrl_core.cli.main import COMMANDS
