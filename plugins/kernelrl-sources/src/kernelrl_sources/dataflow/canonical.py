@@ -11,6 +11,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from kernelrl_sources.dataflow.graph import CONSTANT, NUMBER, SAME_OPERATOR, Node
+from kernelrl_sources.dataflow.matching import (
+    is_mean_of,
+    is_number,
+    is_same,
+    is_zero,
+    joined,
+    numbers_of,
+    one_plus,
+    operand_of,
+    shifted,
+    squared,
+    tensors_of,
+    without_epsilon,
+)
 
 __all__ = ["PAIRS", "canonical_node"]
 
@@ -40,7 +54,7 @@ def canonical_node(label: str, operands: Sequence[Node]) -> Node:
     name, bracket, rest = label.partition("[")
     name = SAME_OPERATOR.get(name, name)
     operands = list(operands)
-    if name in _WITH_DEFAULT_NUMBER and not any(_is_number(operand) for operand in operands):
+    if name in _WITH_DEFAULT_NUMBER and not any(is_number(operand) for operand in operands):
         operands.append(CONSTANT)
     flags = bracket + rest
     rule = _RULES.get(name)
@@ -48,93 +62,24 @@ def canonical_node(label: str, operands: Sequence[Node]) -> Node:
     return found if found is not None else Node(name + flags, operands)
 
 
-# Matching
-
-
-def _is_number(node: Node) -> bool:
-    return node.label == NUMBER
-
-
-def _is_zero(node: Node) -> bool:
-    return node.label == NUMBER and node.number == 0
-
-
-def _same(first: Node, second: Node) -> bool:
-    return first.digest == second.digest
-
-
-def _tensors(operands: Sequence[Node]) -> list[Node]:
-    return [operand for operand in operands if operand.label != NUMBER]
-
-
-def _numbers(operands: Sequence[Node]) -> list[Node]:
-    return [operand for operand in operands if operand.label == NUMBER]
-
-
-def _only(node: Node, name: str) -> Node | None:
-    """The operand of an operator with a single tensor; None for another operator."""
-    tensors = _tensors(node.operands)
-    return tensors[0] if node.name == name and len(tensors) == 1 else None
-
-
-def _one_plus(node: Node) -> Node | None:
-    """x of `1 + x`; None for another node."""
-    return _only(node, "add") if len(node.operands) == 2 else None
-
-
-def _without_epsilon(node: Node) -> Node:
-    """x of `x + eps`, `clamp(x, eps)` and `maximum(x, eps)`; otherwise the node itself."""
-    if node.name in ("add", "clamp", "maximum") and len(_tensors(node.operands)) == 1:
-        return _tensors(node.operands)[0]
-    return node
-
-
-def _squared(node: Node) -> Node | None:
-    """x of `x * x`; None for another node."""
-    is_square = node.label == "mul" and len(node.operands) == 2 and _same(*node.operands)
-    return node.operands[0] if is_square else None
-
-
-def _shifted(node: Node) -> Node:
-    """x of `x - amax(x)`; otherwise the node itself."""
-    if node.label == "sub" and len(node.operands) == 2:
-        value, maximum = node.operands
-        of = _only(maximum, "amax")
-        if of is not None and _same(of, value):
-            return value
-    return node
-
-
-def _flattened(name: str, operands: Sequence[Node]) -> list[Node]:
-    """Operands of a nested sum or product."""
-    return [part for operand in operands for part in (operand.operands if operand.label == name else (operand,))]
-
-
-def _joined(name: str, operands: Sequence[Node]) -> list[Node]:
-    """Operands of a sum or product, with one number instead of several."""
-    parts = _flattened(name, operands)
-    numbers = _numbers(parts)
-    return [*_tensors(parts), *(numbers if len(numbers) < 2 else [CONSTANT])]
-
-
 # Rules: each returns None if the node stays as it is.
 
 
 def _mul(operands: list[Node], flags: str) -> Node | None:
-    parts = _joined("mul", operands)
+    parts = joined("mul", operands)
     for position, part in enumerate(parts):
         rest = parts[:position] + parts[position + 1 :]
-        if (of := _only(part, "reciprocal")) is not None:
+        if (of := operand_of(part, "reciprocal")) is not None:
             return canonical_node("div", [_product(rest), of])
         if part.name == "rsqrt" and (found := _normalised(part, rest)) is not None:
             return found
         if part.label == "lt" and len(part.operands) == 2 and len(rest) == 1:
             zero, value = part.operands
-            if _is_zero(zero) and _same(value, rest[0]):
+            if is_zero(zero) and is_same(value, rest[0]):
                 return Node("relu", [value])
     if (found := _gelu(parts)) is not None:
         return found
-    is_square = len(parts) == 2 and _same(*parts)
+    is_square = len(parts) == 2 and is_same(*parts)
     if is_square and parts[0].label == "sub":
         ordered = _unordered_difference(parts[0])
         parts = [ordered, ordered]
@@ -152,15 +97,15 @@ def _unordered_difference(difference: Node) -> Node:
 
 def _normalised(root: Node, rest: list[Node]) -> Node | None:
     """`x * rsqrt(...)` as a norm: of squares (`rmsnorm`, `normalize`) or of the centred value (`standardise`)."""
-    inner = _without_epsilon(root.operands[0])
-    of = _only(inner, "mean") or _only(inner, "sum")
-    value = _squared(of) if of is not None else None
+    inner = without_epsilon(root.operands[0])
+    of = operand_of(inner, "mean") or operand_of(inner, "sum")
+    value = squared(of) if of is not None else None
     name = "rmsnorm" if inner.name == "mean" else "normalize"
     if value is None and inner.name == "var" and "unbiased=False" in inner.flags:
-        value, name = _only(inner, "var"), "standardise"
+        value, name = operand_of(inner, "var"), "standardise"
     if value is None:
         return None
-    centred = value.label == "sub" and _is_mean_of(value.operands[-1], value.operands[0])
+    centred = value.label == "sub" and is_mean_of(value.operands[-1], value.operands[0])
     if centred and name == "rmsnorm":
         name = "standardise"
     for position, part in enumerate(rest):
@@ -168,34 +113,30 @@ def _normalised(root: Node, rest: list[Node]) -> Node | None:
         found = None
         if name == "standardise":
             origin = value.operands[0] if centred else value
-            is_centred = part.label == "sub" and _same(part.operands[0], origin)
-            if is_centred and _is_mean_of(part.operands[-1], origin):
+            is_centred = part.label == "sub" and is_same(part.operands[0], origin)
+            if is_centred and is_mean_of(part.operands[-1], origin):
                 found = Node(name, [origin, CONSTANT])
-        elif _same(part, value):
+        elif is_same(part, value):
             found = Node(name, [value, CONSTANT])
         if found is not None:
             return _product([*others, found])
     return None
 
 
-def _is_mean_of(node: Node, value: Node) -> bool:
-    of = _only(node, "mean")
-    return of is not None and _same(of, value)
-
-
 def _gelu(parts: list[Node]) -> Node | None:
     """`0.5 * x * (1 + erf(x / sqrt(2)))`, and its approximation by tanh."""
-    tensors, numbers = _tensors(parts), _numbers(parts)
+    tensors, numbers = tensors_of(parts), numbers_of(parts)
     if len(tensors) != 2 or len(numbers) != 1:
         return None
     for value, other in (tensors, tensors[::-1]):
-        inner = _one_plus(other)
+        inner = one_plus(other)
         if inner is None:
             continue
-        argument = _only(inner, "erf")
-        if argument is not None and _only(argument, "mul") is not None and _same(_tensors(argument.operands)[0], value):
+        argument = operand_of(inner, "erf")
+        scaled = operand_of(argument, "mul") if argument is not None else None
+        if scaled is not None and is_same(scaled, value):
             return Node("gelu", [value])
-        argument = _only(inner, "tanh")
+        argument = operand_of(inner, "tanh")
         if argument is not None and _is_cubic(argument, value):
             return Node("gelu[tanh]", [value])
     return None
@@ -203,34 +144,34 @@ def _gelu(parts: list[Node]) -> Node | None:
 
 def _is_cubic(node: Node, value: Node) -> bool:
     """Whether a node is `c * (x + d * x * x * x)`."""
-    of = _only(node, "mul")
+    of = operand_of(node, "mul")
     if of is None or of.label != "add" or len(of.operands) != 2:
         return False
     for linear, cubic in (of.operands, of.operands[::-1]):
-        factors = _tensors(cubic.operands)
-        is_cube = cubic.label == "mul" and len(factors) == 3 and all(_same(factor, value) for factor in factors)
-        if _same(linear, value) and is_cube:
+        factors = tensors_of(cubic.operands)
+        is_cube = cubic.label == "mul" and len(factors) == 3 and all(is_same(factor, value) for factor in factors)
+        if is_same(linear, value) and is_cube:
             return True
     return False
 
 
 def _add(operands: list[Node], flags: str) -> Node | None:
-    parts = _joined("add", operands)
+    parts = joined("add", operands)
     if len(parts) == 2:
         for first, second in (parts, parts[::-1]):
-            if (of := _only(second, "neg")) is not None:
+            if (of := operand_of(second, "neg")) is not None:
                 return canonical_node("sub", [first, of])
-            value, total = _only(first, "amax"), _only(second, "logsumexp")
-            if value is not None and total is not None and _same(_shifted(total), value):
-                return Node(second.label, [value, *_numbers(second.operands)])
+            value, total = operand_of(first, "amax"), operand_of(second, "logsumexp")
+            if value is not None and total is not None and is_same(shifted(total), value):
+                return Node(second.label, [value, *numbers_of(second.operands)])
     return Node("add", parts)
 
 
 def _sub(operands: list[Node], flags: str) -> Node | None:
     first, second = operands[0], operands[-1]
-    of = _only(second, "logsumexp")
-    if of is not None and second.flags == _KEEPDIM and _same(of, first):
-        return Node("logsoftmax", [_shifted(first), CONSTANT])
+    of = operand_of(second, "logsumexp")
+    if of is not None and second.flags == _KEEPDIM and is_same(of, first):
+        return Node("logsoftmax", [shifted(first), CONSTANT])
     return None
 
 
@@ -238,7 +179,7 @@ def _div(operands: list[Node], flags: str) -> Node | None:
     if flags or len(operands) != 2:
         return None
     above, below = operands
-    if _is_number(below):
+    if is_number(below):
         is_count = below.number is None and above.name == "sum"
         if is_count:
             return canonical_node("mean" + above.flags, above.operands)
@@ -247,28 +188,28 @@ def _div(operands: list[Node], flags: str) -> Node | None:
         return canonical_node("reciprocal", [below])
     if below.name == "sqrt":
         return canonical_node("mul", [above, canonical_node("rsqrt", [below.operands[0]])])
-    if _is_number(above):
+    if is_number(above):
         return None
-    exponential = _one_plus(below)
+    exponential = one_plus(below)
     if exponential is not None:
-        exponent = _only(exponential, "exp")
-        if exponent is not None and (value := _only(exponent, "neg")) is not None:
+        exponent = operand_of(exponential, "exp")
+        if exponent is not None and (value := operand_of(exponent, "neg")) is not None:
             return canonical_node("mul", [above, Node("sigmoid", [value])])
-        if exponent is not None and _same(above, exponential):
+        if exponent is not None and is_same(above, exponential):
             return Node("sigmoid", [exponent])
-        absolute = _only(exponential, "abs")
-        if absolute is not None and _same(absolute, above):
+        absolute = operand_of(exponential, "abs")
+        if absolute is not None and is_same(absolute, above):
             return Node("softsign", [above])
-    inner = _without_epsilon(below)
+    inner = without_epsilon(below)
     if inner.flags != _KEEPDIM:
         return None
-    summed = _only(inner, "sum")
-    if summed is not None and _same(summed, above) and (exponent := _only(above, "exp")) is not None:
-        return Node("softmax", [_shifted(exponent), CONSTANT])
-    if summed is not None and (absolute := _only(summed, "abs")) is not None and _same(absolute, above):
+    summed = operand_of(inner, "sum")
+    if summed is not None and is_same(summed, above) and (exponent := operand_of(above, "exp")) is not None:
+        return Node("softmax", [shifted(exponent), CONSTANT])
+    if summed is not None and (absolute := operand_of(summed, "abs")) is not None and is_same(absolute, above):
         return Node("l1normalize", [above, CONSTANT])
-    length = _only(inner, "norm")
-    if length is not None and _same(length, above):
+    length = operand_of(inner, "norm")
+    if length is not None and is_same(length, above):
         return Node("normalize", [above, CONSTANT])
     return None
 
@@ -277,9 +218,9 @@ def _reciprocal(operands: list[Node], flags: str) -> Node | None:
     below = operands[0]
     if below.name == "sqrt":
         return canonical_node("rsqrt", below.operands)
-    exponential = _one_plus(below)
-    exponent = _only(exponential, "exp") if exponential is not None else None
-    value = _only(exponent, "neg") if exponent is not None else None
+    exponential = one_plus(below)
+    exponent = operand_of(exponential, "exp") if exponential is not None else None
+    value = operand_of(exponent, "neg") if exponent is not None else None
     return Node("sigmoid", [value]) if value is not None else None
 
 
@@ -303,9 +244,9 @@ def _pow(operands: list[Node], flags: str) -> Node | None:
 
 def _sqrt(operands: list[Node], flags: str) -> Node | None:
     inner = operands[0]
-    summed = _only(inner, "sum")
-    if summed is not None and (value := _squared(summed)) is not None:
-        return Node("norm" + inner.flags, [value, *_numbers(inner.operands)])
+    summed = operand_of(inner, "sum")
+    if summed is not None and (value := squared(summed)) is not None:
+        return Node("norm" + inner.flags, [value, *numbers_of(inner.operands)])
     if inner.name == "var":
         return Node("std" + inner.flags, inner.operands)
     return None
@@ -313,18 +254,18 @@ def _sqrt(operands: list[Node], flags: str) -> Node | None:
 
 def _mean(operands: list[Node], flags: str) -> Node | None:
     """The mean of squared distances from the mean is the variance."""
-    value = _squared(operands[0])
+    value = squared(operands[0])
     if value is None or value.label != "sub":
         return None
     for origin, centre in (value.operands, value.operands[::-1]):
-        if _is_mean_of(centre, origin):
-            joined = "[keepdim=True,unbiased=False]" if flags else "[unbiased=False]"
-            return Node("var" + joined, [origin, *operands[1:]])
+        if is_mean_of(centre, origin):
+            flags_of_var = "[keepdim=True,unbiased=False]" if flags else "[unbiased=False]"
+            return Node("var" + flags_of_var, [origin, *operands[1:]])
     return None
 
 
 def _exp(operands: list[Node], flags: str) -> Node | None:
-    of = _only(operands[0], "logsoftmax")
+    of = operand_of(operands[0], "logsoftmax")
     return Node("softmax", operands[0].operands) if of is not None else None
 
 
@@ -332,24 +273,24 @@ def _log(operands: list[Node], flags: str) -> Node | None:
     inner = operands[0]
     if inner.name == "softmax":
         return Node("logsoftmax" + inner.flags, inner.operands)
-    summed = _only(inner, "sum")
-    if summed is not None and (value := _only(summed, "exp")) is not None:
-        return Node("logsumexp" + inner.flags, [value, *_numbers(inner.operands)])
-    exponential = _one_plus(inner)
-    exponent = _only(exponential, "exp") if exponential is not None else None
+    summed = operand_of(inner, "sum")
+    if summed is not None and (value := operand_of(summed, "exp")) is not None:
+        return Node("logsumexp" + inner.flags, [value, *numbers_of(inner.operands)])
+    exponential = one_plus(inner)
+    exponent = operand_of(exponential, "exp") if exponential is not None else None
     return Node("softplus", [exponent]) if exponent is not None else None
 
 
 def _log1p(operands: list[Node], flags: str) -> Node | None:
-    exponent = _only(operands[0], "exp")
+    exponent = operand_of(operands[0], "exp")
     return Node("softplus", [exponent]) if exponent is not None else None
 
 
 def _neg(operands: list[Node], flags: str) -> Node | None:
-    if (of := _only(operands[0], "neg")) is not None:
+    if (of := operand_of(operands[0], "neg")) is not None:
         return of
-    negated = _only(operands[0], "softplus")
-    value = _only(negated, "neg") if negated is not None else None
+    negated = operand_of(operands[0], "softplus")
+    value = operand_of(negated, "neg") if negated is not None else None
     return Node("log", [Node("sigmoid", [value])]) if value is not None else None
 
 
@@ -378,33 +319,32 @@ def _softmin(operands: list[Node], flags: str) -> Node | None:
 
 
 def _softmax(operands: list[Node], flags: str) -> Node | None:
-    return Node("softmax" + flags, [_shifted(operands[0]), CONSTANT])
+    return Node("softmax" + flags, [shifted(operands[0]), CONSTANT])
 
 
 def _clamp(operands: list[Node], flags: str) -> Node | None:
     """With the single bound 0: relu. `clamp(max=0)` is another operator."""
-    is_relu = len(operands) == 2 and _is_zero(operands[1])
+    is_relu = len(operands) == 2 and is_zero(operands[1])
     return Node("relu", operands[:1]) if is_relu and not flags else None
 
 
 def _maximum(operands: list[Node], flags: str) -> Node | None:
     for value, other in (operands[:2], operands[1::-1]):
-        is_zero = other.name == "zeroslike" or _is_zero(other)
-        is_zero |= other.name == "tensor" and _is_zero(other.operands[-1])
-        if is_zero:
+        is_tensor_of_zero = other.name == "tensor" and is_zero(other.operands[-1])
+        if other.name == "zeroslike" or is_zero(other) or is_tensor_of_zero:
             return Node("relu", [value])
     return None
 
 
 def _max(operands: list[Node], flags: str) -> Node | None:
-    tensors = _tensors(operands)
+    tensors = tensors_of(operands)
     if len(tensors) == 2:
         return canonical_node("maximum", tensors)
     return Node("amax", operands) if len(operands) == 1 else None
 
 
 def _min(operands: list[Node], flags: str) -> Node | None:
-    tensors = _tensors(operands)
+    tensors = tensors_of(operands)
     if len(tensors) == 2:
         return Node("minimum", tensors)
     return Node("amin", operands) if len(operands) == 1 else None
@@ -416,7 +356,10 @@ def _item(position: int) -> Callable[[list[Node], str], Node | None]:
         if pair.name not in PAIRS:
             return None
         name = PAIRS[pair.name][position]
-        kept = pair.flags if name not in ("mean",) else (_KEEPDIM if "keepdim" in pair.flags else "")
+        kept = pair.flags
+        if name == "mean":
+            # The mean has no flag `unbiased`.
+            kept = _KEEPDIM if "keepdim" in pair.flags else ""
         return canonical_node(name + kept, pair.operands)
 
     return item
@@ -429,12 +372,12 @@ def _where(operands: list[Node], flags: str) -> Node | None:
     if condition.name not in ("lt", "le") or len(condition.operands) != 2:
         return None
     zero, compared = condition.operands
-    if not (_is_zero(zero) and _same(compared, value)):
+    if not (is_zero(zero) and is_same(compared, value)):
         return None
-    if _is_zero(other):
+    if is_zero(other):
         return Node("relu", [value])
-    scaled = _only(other, "mul")
-    return Node("leakyrelu", [value, CONSTANT]) if scaled is not None and _same(scaled, value) else None
+    scaled = operand_of(other, "mul")
+    return Node("leakyrelu", [value, CONSTANT]) if scaled is not None and is_same(scaled, value) else None
 
 
 def _transpose(operands: list[Node], flags: str) -> Node | None:
@@ -449,7 +392,7 @@ def _l1norm(operands: list[Node], flags: str) -> Node | None:
 
 def _linear(operands: list[Node], flags: str) -> Node | None:
     """`F.linear` with its weights. A layer has its own ones, which are no operands."""
-    tensors = _tensors(operands)
+    tensors = tensors_of(operands)
     if len(tensors) < 2:
         return None
     product = canonical_node("matmul", [tensors[0], canonical_node("transpose", tensors[1:2])])
@@ -467,13 +410,13 @@ def _matmul(operands: list[Node], flags: str) -> Node | None:
     if len(operands) != 2 or operands[0].name != "softmax":
         return None
     scores = operands[0].operands[0]
-    scaled = scores.label == "mul" and len(_numbers(scores.operands)) == 1
-    product = _tensors(scores.operands)[0] if scaled else scores
-    if product.label != "matmul" or len(_tensors(scores.operands)) != (1 if scaled else 2):
+    scaled = scores.label == "mul" and len(numbers_of(scores.operands)) == 1
+    product = tensors_of(scores.operands)[0] if scaled else scores
+    if product.label != "matmul" or len(tensors_of(scores.operands)) != (1 if scaled else 2):
         return None
     query, key = product.operands
-    if not scaled and query.label == "mul" and len(_tensors(query.operands)) == 1:
-        query, scaled = _tensors(query.operands)[0], True
+    if not scaled and query.label == "mul" and len(tensors_of(query.operands)) == 1:
+        query, scaled = tensors_of(query.operands)[0], True
     if not scaled or key.name not in ("transpose", "permute"):
         return None
     return Node("scaleddotproductattention", [query, key.operands[0], operands[1]])
@@ -521,7 +464,7 @@ def _einsum(operands: list[Node], flags: str) -> Node | None:
 
 
 def _layernorm(operands: list[Node], flags: str) -> Node | None:
-    value, *weights = _tensors(operands)
+    value, *weights = tensors_of(operands)
     found = Node("standardise", [value, CONSTANT])
     if weights:
         found = canonical_node("mul", [found, weights[0]])
@@ -529,7 +472,7 @@ def _layernorm(operands: list[Node], flags: str) -> Node | None:
 
 
 def _rmsnorm(operands: list[Node], flags: str) -> Node | None:
-    value, *weights = _tensors(operands)
+    value, *weights = tensors_of(operands)
     found = Node("rmsnorm", [value, CONSTANT])
     return canonical_node("mul", [found, weights[0]]) if weights else found
 
