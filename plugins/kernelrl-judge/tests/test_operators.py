@@ -17,7 +17,7 @@ from kernelrl_judge.probes.computing import computing_operators  # noqa: E402
 from kernelrl_judge.probes.operators import OperatorsProbe, bytes_moved  # noqa: E402
 from kernelrl_judge.probes.probe import CallEffects, DirectCall  # noqa: E402
 from kernelrl_judge.runner.operators import listed  # noqa: E402
-from kernelrl_judge.task.reference import Trial  # noqa: E402
+from kernelrl_judge.task.trial import Trial  # noqa: E402
 
 X = torch.randn(8, 16)
 

@@ -24,9 +24,10 @@ from kernelrl_judge.probes.trials import TrialFailure, TrialResults
 from kernelrl_judge.task.coverage import covered_inputs, measured_coverage
 from kernelrl_judge.task.drawn_parameters import ParameterDraws
 from kernelrl_judge.task.parameter_match import ParameterMatch
-from kernelrl_judge.task.reference import Reference, Trial
+from kernelrl_judge.task.reference import Reference
 from kernelrl_judge.task.reference_budget import ReferenceBudget
 from kernelrl_judge.task.regions import Region
+from kernelrl_judge.task.trial import Trial
 
 __all__ = ["CandidateCalls", "CheckedCalls"]
 

@@ -36,7 +36,8 @@ from kernelrl_judge.protocol.values import decode_tree
 from kernelrl_judge.task.comparison import Tolerance, compare_described, compare_values, tolerance
 from kernelrl_judge.task.parameter_match import ParameterMatch
 from kernelrl_judge.task.precision import wrong_values
-from kernelrl_judge.task.reference import Reference, Trial
+from kernelrl_judge.task.reference import Reference
+from kernelrl_judge.task.trial import Trial
 
 __all__ = ["DirectTrials", "is_stored_output"]
 

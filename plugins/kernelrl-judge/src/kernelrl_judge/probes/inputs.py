@@ -14,7 +14,7 @@ from kernelrl_judge.protocol.call import Call
 from kernelrl_judge.protocol.trees import leaves
 from kernelrl_judge.task.comparison import Tolerance, compare_bytes, compare_values
 from kernelrl_judge.task.located import located
-from kernelrl_judge.task.reference import Trial
+from kernelrl_judge.task.trial import Trial
 
 __all__ = ["InputsProbe", "inputs_mismatch"]
 

@@ -15,7 +15,8 @@ from kernelrl_judge.findings import finding
 from kernelrl_judge.peer.recordings import CandidateRecordings, DeviceNode, NotRecorded, ReferenceRecordings
 from kernelrl_judge.replay.capture import Recorder
 from kernelrl_judge.task.comparison import Tolerance, compare_values
-from kernelrl_judge.task.reference import Reference, Trial
+from kernelrl_judge.task.reference import Reference
+from kernelrl_judge.task.trial import Trial
 
 __all__ = ["Ownership", "WorkTimes", "library_share", "measure_ownership", "own_share"]
 

@@ -13,7 +13,8 @@ import torch
 
 from kernelrl_core.api.evaluators import Finding, Mismatch
 from kernelrl_judge.protocol.call import Call
-from kernelrl_judge.task.reference import Reference, Trial
+from kernelrl_judge.task.reference import Reference
+from kernelrl_judge.task.trial import Trial
 
 __all__ = ["CallEffects", "DirectCall", "Probe"]
 

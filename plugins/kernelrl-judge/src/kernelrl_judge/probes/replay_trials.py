@@ -18,9 +18,11 @@ from kernelrl_judge.probes.trials import RACE, TrialFailure
 from kernelrl_judge.protocol.frames import FrameKind
 from kernelrl_judge.protocol.values import encode_tree
 from kernelrl_judge.task.comparison import compare_values, tolerance
+from kernelrl_judge.task.input_indices import WARM
 from kernelrl_judge.task.parameter_match import ParameterMatch
 from kernelrl_judge.task.precision import wrong_values
-from kernelrl_judge.task.reference import WARM, Reference, Trial
+from kernelrl_judge.task.reference import Reference
+from kernelrl_judge.task.trial import Trial
 
 __all__ = ["ReplayTrials", "impose", "warm_inputs"]
 

@@ -14,7 +14,8 @@ from kernelrl_judge.probes.probe import CallEffects, DirectCall, Probe
 from kernelrl_judge.protocol.call import Call
 from kernelrl_judge.task.comparison import Tolerance, compare_bytes, compare_values
 from kernelrl_judge.task.located import located
-from kernelrl_judge.task.reference import Reference, Trial
+from kernelrl_judge.task.reference import Reference
+from kernelrl_judge.task.trial import Trial
 
 __all__ = ["StateProbe", "missing_state", "state_mismatch"]
 

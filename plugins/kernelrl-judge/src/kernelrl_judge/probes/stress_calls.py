@@ -23,10 +23,11 @@ from kernelrl_judge.probes.families import FAMILIES, VARIANTS, harder, is_within
 from kernelrl_judge.protocol.device_memory import give_back_spare
 from kernelrl_judge.protocol.trees import leaves, leaves_bytes, reals, tensors
 from kernelrl_judge.task.comparison import Tolerance, compare_values, tolerance
+from kernelrl_judge.task.input_indices import FIRST_STRESSED, LEARNED, RESIZED
 from kernelrl_judge.task.located import located
 from kernelrl_judge.task.open_elements import with_open_elements
 from kernelrl_judge.task.precision import ROUNDING, error_shares, largest_error, rounding_unit
-from kernelrl_judge.task.reference import FIRST_STRESSED, LEARNED, RESIZED, Reference, StressFacts
+from kernelrl_judge.task.reference import Reference, StressFacts
 from kernelrl_judge.task.source import TaskError
 
 __all__ = [

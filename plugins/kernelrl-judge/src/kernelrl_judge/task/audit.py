@@ -25,9 +25,10 @@ from kernelrl_judge.task.input_structure import Broadcasts, structure
 from kernelrl_judge.task.open_elements import open_share
 from kernelrl_judge.task.operation_counter import OperationCounter
 from kernelrl_judge.task.overlays import OVERLAYS
-from kernelrl_judge.task.reference import Reference, Trial
+from kernelrl_judge.task.reference import Reference
 from kernelrl_judge.task.repeatability import disagreement
 from kernelrl_judge.task.source import TaskError, load_reference
+from kernelrl_judge.task.trial import Trial
 
 __all__ = ["audit"]
 

@@ -20,8 +20,9 @@ import torch
 
 from kernelrl_judge.protocol.trees import laid_out_as, leaves, mapped, reals, tensors
 from kernelrl_judge.task.comparison import Tolerance, as_rows, compare_values, element_scales, tolerance
+from kernelrl_judge.task.input_indices import LEARNED
 from kernelrl_judge.task.precision import rounding_unit
-from kernelrl_judge.task.reference import LEARNED, Reference
+from kernelrl_judge.task.reference import Reference
 from kernelrl_judge.task.regions import MIN_AXIS, Coverage, Region
 from kernelrl_judge.task.source import TaskError
 

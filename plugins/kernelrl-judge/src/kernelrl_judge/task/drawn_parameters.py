@@ -17,8 +17,9 @@ import torch
 from kernelrl_judge.protocol.call import seed
 from kernelrl_judge.protocol.trees import decoded, leaves_bytes, real, tensors
 from kernelrl_judge.task.comparison import compare_values, tolerance
+from kernelrl_judge.task.input_indices import LEARNED
 from kernelrl_judge.task.parameter_match import ParameterMatch, ParameterSpread
-from kernelrl_judge.task.reference import LEARNED, KnownDraws, Reference
+from kernelrl_judge.task.reference import KnownDraws, Reference
 from kernelrl_judge.task.source import TaskError
 
 __all__ = ["ParameterDraws", "drawn_parameters"]

@@ -26,9 +26,10 @@ from kernelrl_judge.task.comparison import (
     element_scales,
     root_mean_square,
 )
+from kernelrl_judge.task.input_indices import LEARNED
 from kernelrl_judge.task.located import located
 from kernelrl_judge.task.open_elements import with_open_elements
-from kernelrl_judge.task.reference import LEARNED, Reference
+from kernelrl_judge.task.reference import Reference
 from kernelrl_judge.task.source import TaskError
 
 __all__ = ["ROUNDING", "error_shares", "largest_error", "rounding_unit", "wrong_values"]

@@ -1,4 +1,4 @@
-"""The reference of a task in the judge: model, state, inputs of each trial, expected outputs, and facts about it."""
+"""The reference of a task in the judge: model, state, inputs of each call, expected outputs, and facts about it."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from kernelrl_judge.protocol.trees import cloned, decoded, mapped, tensors, wide
 from kernelrl_judge.task.comparison import DTYPES, compare_bytes
 from kernelrl_judge.task.domain import Domain, domains
 from kernelrl_judge.task.dtypes import task_dtypes
+from kernelrl_judge.task.input_indices import FIRST_TIMED, LEARNED
 from kernelrl_judge.task.overlays import overlaid
 from kernelrl_judge.task.parameter_match import ParameterMatch, ParameterSpread
 from kernelrl_judge.task.regions import Coverage
@@ -34,40 +35,12 @@ from kernelrl_judge.task.source import (
     require_comparable,
     resized,
 )
+from kernelrl_judge.task.trial import Trial
 
-__all__ = [
-    "DTYPES",
-    "FIRST_STRESSED",
-    "FIRST_TIMED",
-    "LEARNED",
-    "MEMORY_FLOOR",
-    "RESIZED",
-    "WARM",
-    "Reference",
-    "StressFacts",
-    "TaskFacts",
-    "Trial",
-    "Work",
-]
-
-
-FIRST_TIMED = 1 << 20
-"""Index of the first inputs for timing. Lower indices are for trials and probes."""
-LEARNED = FIRST_TIMED - 2
-"""Index of the inputs from which facts about a task are determined. Further inputs have the indices before it."""
-FIRST_STRESSED = FIRST_TIMED - 2
-"""Index of the inputs of the first family of the probe `stress`. Further families have the indices before it."""
-MEMORY_FLOOR = FIRST_TIMED - 3
-"""Index of the inputs that show which bytes decide an output."""
-RESIZED = FIRST_TIMED - 32
-"""Index of the inputs of other sizes."""
-WARM = FIRST_TIMED - 128
-"""Index of the inputs of the calls before a recording. No other call has these inputs."""
+__all__ = ["KnownDraws", "Reference", "StressFacts", "TaskFacts", "Work"]
 
 _MIN_RESIZED = 4
 """Smallest size that `resized_inputs` changes."""
-_COPY_TOLERANCE = 1e-3
-"""Largest relative difference of an output from an input of which it may be a copy."""
 _STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 
 
@@ -92,25 +65,6 @@ class _SingleAsDouble(TorchFunctionMode):
 
 def _in_double(argument: Any) -> Any:
     return _DOUBLE.get(argument, argument) if isinstance(argument, torch.dtype) else argument
-
-
-@attrs.frozen
-class Trial:
-    """Inputs of one call, and the results of the reference for them."""
-
-    inputs: list[Any]
-    expected: Any
-    """Outputs of the reference."""
-    inputs_after: list[Any] | None = None
-    """Inputs after the call, if the reference changes its inputs."""
-    state_after: Mapping[str, torch.Tensor] = attrs.field(factory=dict)
-    """Values, after the call, of the parameters and buffers that calls of the reference are known to change."""
-
-    @property
-    def needs_no_computation(self) -> bool:
-        """Whether all outputs are constant or copies of inputs, so that they can be right without computation."""
-        inputs = tensors(self.inputs)
-        return all(_needs_no_computation(tensor, inputs) for tensor in tensors(self.expected))
 
 
 @attrs.frozen
@@ -577,21 +531,4 @@ def _shared_inputs(inputs: list[Any], outputs: Any) -> frozenset[int]:
     output_memory = {tensor.untyped_storage().data_ptr() for tensor in tensors(outputs) if tensor.numel()}
     return frozenset(
         number for number, tensor in enumerate(tensors(inputs)) if tensor.untyped_storage().data_ptr() in output_memory
-    )
-
-
-def _needs_no_computation(expected: torch.Tensor, inputs: Sequence[torch.Tensor]) -> bool:
-    """Whether cleared memory, or a copy of an input, can be right."""
-    expected = decoded(expected)
-    first = expected.flatten()[:1]
-    if expected.numel() <= 1:
-        # Memory is cleared with one of these values.
-        return bool(((first == 0) | (first == 1) | first.isinf()).all())
-    if bool((expected == first).all()):
-        return True
-    flat = expected.flatten().double()
-    return any(
-        tensor.numel() == flat.numel()
-        and torch.allclose(tensor.flatten().double(), flat, rtol=_COPY_TOLERANCE, atol=0.0)
-        for tensor in inputs
     )

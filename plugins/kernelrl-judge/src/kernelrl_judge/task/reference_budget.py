@@ -7,7 +7,8 @@ import time
 import attrs
 import torch
 
-from kernelrl_judge.task.reference import LEARNED, Reference
+from kernelrl_judge.task.input_indices import LEARNED
+from kernelrl_judge.task.reference import Reference
 from kernelrl_judge.task.source import TaskError
 
 __all__ = ["ReferenceBudget", "call_seconds"]

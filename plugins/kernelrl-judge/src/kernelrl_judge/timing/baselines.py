@@ -22,7 +22,8 @@ from kernelrl_judge.peer.lease import CandidateLease
 from kernelrl_judge.peer.recordings import NotRecorded, ReferenceRecordings
 from kernelrl_judge.replay.capture import Recorder
 from kernelrl_judge.replay.slope import per_call_us
-from kernelrl_judge.task.reference import FIRST_TIMED, Reference
+from kernelrl_judge.task.input_indices import FIRST_TIMED
+from kernelrl_judge.task.reference import Reference
 from kernelrl_judge.timed_calls.window import call_window
 from kernelrl_judge.timing.replay_measurement import slots_for
 

@@ -41,8 +41,8 @@ from kernelrl_judge.protocol.trees import leaves_bytes, mapped, message_bytes, p
 from kernelrl_judge.protocol.values import encode_tree
 from kernelrl_judge.task.comparison import compare_bytes, tolerance
 from kernelrl_judge.task.drawn_parameters import ParameterDraws
+from kernelrl_judge.task.input_indices import FIRST_TIMED
 from kernelrl_judge.task.precision import wrong_values
-from kernelrl_judge.task.reference import FIRST_TIMED
 from kernelrl_judge.task.torch_settings import settings_of_task
 from kernelrl_judge.timed_calls import host_memory
 from kernelrl_judge.timed_calls.outputs import copy_outputs

@@ -12,7 +12,8 @@ from kernelrl_judge.peer.session import RunnerSession
 from kernelrl_judge.protocol.frames import FrameKind, ProtocolError
 from kernelrl_judge.protocol.orders import KernelBenchOrder
 from kernelrl_judge.protocol.values import decode_tree
-from kernelrl_judge.task.reference import FIRST_TIMED, Reference
+from kernelrl_judge.task.input_indices import FIRST_TIMED
+from kernelrl_judge.task.reference import Reference
 from kernelrl_judge.timed_calls.kernelbench import measure
 from kernelrl_judge.timing.statistics import Timing, interval_of_ratio, summarise
 

@@ -26,8 +26,9 @@ from kernelrl_judge.replay.capture import Recorder
 from kernelrl_judge.replay.slope import ReplayWindow, Slots, charged, clock_agrees, per_call_us, planned, steady
 from kernelrl_judge.task.comparison import Tolerance, tolerance
 from kernelrl_judge.task.drawn_parameters import ParameterDraws
+from kernelrl_judge.task.input_indices import FIRST_TIMED
 from kernelrl_judge.task.precision import wrong_values
-from kernelrl_judge.task.reference import FIRST_TIMED, Reference
+from kernelrl_judge.task.reference import Reference
 from kernelrl_judge.task.reference_budget import call_seconds
 from kernelrl_judge.timing.statistics import BYTES_OF_TENSOR, MAX_TENSORS, NotTimed, Timing, WrongWindow, make_rounds
 

@@ -19,8 +19,9 @@ from kernelrl_core.api.evaluators import Roofline
 from kernelrl_judge.device.ceilings import Ceilings
 from kernelrl_judge.protocol.trees import tensors, total_bytes
 from kernelrl_judge.task.comparison import compare_bytes
+from kernelrl_judge.task.input_indices import LEARNED, MEMORY_FLOOR
 from kernelrl_judge.task.operation_counter import OperationCounter
-from kernelrl_judge.task.reference import LEARNED, MEMORY_FLOOR, Reference, Work
+from kernelrl_judge.task.reference import Reference, Work
 
 __all__ = ["bytes_that_matter", "count_work", "memory_floor_us", "roofline"]
 
