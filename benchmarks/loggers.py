@@ -77,12 +77,7 @@ def step_events(step: int) -> tuple[list[TurnFinished], StepFinished]:
     row = step_metrics(step, 100, groups, credits_, 1e-5) | time_metrics(groups)
     row |= {f"time/in_{kind}": numbers.random() for kind in ("sampling", "evaluating", "training", "core")}
     row |= {f"eval/{name}": numbers.random() for name in ("pass@1", "fast_1", "fast_2", "correct_rate", "compile_rate")}
-    turns_ = [
-        TurnFinished(turn, "train", sample_row(turn))
-        for group in groups
-        for episode in group.episodes
-        for turn in episode.turns
-    ]
+    turns_ = [TurnFinished(turn, "train", sample_row(turn)) for group in groups for turn in group.turns]
     return turns_, StepFinished(row, [credit.row() for credit in credits_], 100)
 
 

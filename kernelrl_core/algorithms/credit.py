@@ -169,23 +169,26 @@ def _filter_low_coverage(credit: Credit, settings: CoverageRejection, seed: int)
 def _credit_group(
     group: Group, estimator: AdvantageFunction, returns: ReturnSettings, train: TrainSettings
 ) -> list[Credit]:
-    reasons = [_exclusion_reasons(episode, returns.gamma) for episode in group.episodes]
-    turns_left = [
-        [turn for turn, reason in zip(e.turns, r, strict=True) if not reason]
-        for e, r in zip(group.episodes, reasons, strict=True)
-    ]
-    valid = [turns for turns in turns_left if turns]
-    credited = [
-        Credit(turn, exclusion_reason=reason)
-        for episode, row in zip(group.episodes, reasons, strict=True)
-        for turn, reason in zip(episode.turns, row, strict=True)
-        if reason
-    ]
+    valid: list[list[Turn]] = []
+    credited: list[Credit] = []
+    for episode in group.episodes:
+        reasons = _exclusion_reasons(episode, returns.gamma)
+        turns_left: list[Turn] = []
+        for turn, reason in zip(episode.turns, reasons, strict=True):
+            if reason:
+                credited.append(Credit(turn, exclusion_reason=reason))
+            else:
+                turns_left.append(turn)
+        if turns_left:
+            valid.append(turns_left)
     if len(valid) < train.min_group_size:
         return credited + [Credit(turn, exclusion_reason="small_group") for turns in valid for turn in turns]
-    values = [discounted_returns([t.score.total for t in turns], returns.gamma, returns.aggregate) for turns in valid]
+    values = []
+    for turns in valid:
+        scores = [turn.score.total for turn in turns]
+        values.append(discounted_returns(scores, returns.gamma, returns.aggregate))
     advantages = estimator(values)
-    uniform = train.drop_uniform_groups and not any(a for row in advantages for a in row)
+    uniform = train.drop_uniform_groups and not any(advantage for row in advantages for advantage in row)
     for turns, turn_returns, turn_advantages in zip(valid, values, advantages, strict=True):
         for turn, value, advantage in zip(turns, turn_returns, turn_advantages, strict=True):
             credited.append(Credit(turn, value, advantage, "uniform" if uniform else ""))
@@ -194,5 +197,6 @@ def _credit_group(
 
 def _exclusion_reasons(episode: Episode, gamma: float) -> list[str]:
     """[turn] reason for masking, or empty. With gamma > 0, a lost turn makes earlier returns unknown."""
-    lost = any(turn.masked for turn in episode.turns)
-    return ["infra_error" if turn.masked else "incomplete" if lost and gamma > 0 else "" for turn in episode.turns]
+    is_incomplete = gamma > 0 and any(turn.masked for turn in episode.turns)
+    reason_of_others = "incomplete" if is_incomplete else ""
+    return ["infra_error" if turn.masked else reason_of_others for turn in episode.turns]

@@ -92,16 +92,20 @@ def table(rows: Sequence[Sequence[object]], *, right: Sequence[int] = ()) -> lis
         right: indices of right-aligned columns.
     """
     # Not with rich: its import takes a quarter of the time of `kernelrl plugins list`.
-    cells = [["" if cell is None else " ".join(str(cell).splitlines()) for cell in row] for row in rows]
+    cells = [[_one_line(cell) for cell in row] for row in rows]
     widths = [max(map(_width, column)) for column in itertools.zip_longest(*cells, fillvalue="")]
     lines = []
     for row in cells:
         blanks = [" " * (width - _width(cell)) for cell, width in zip(row, widths, strict=False)]
-        padded = (
-            gap + cell if i in right else cell + gap for i, (cell, gap) in enumerate(zip(row, blanks, strict=True))
-        )
+        padded = []
+        for column, (cell, gap) in enumerate(zip(row, blanks, strict=True)):
+            padded.append(gap + cell if column in right else cell + gap)
         lines.append("  ".join(padded).rstrip())
     return lines
+
+
+def _one_line(cell: object) -> str:
+    return "" if cell is None else " ".join(str(cell).splitlines())
 
 
 def difference_table(
@@ -149,4 +153,8 @@ def _difference_cells(row: Mapping[str, Any], by_seed: bool) -> list[str]:
 
 def _width(text: str) -> int:
     """Width of a text in terminal columns."""
-    return sum(0 if combining(char) else 2 if east_asian_width(char) in "WF" else 1 for char in text)
+    width = 0
+    for char in text:
+        if not combining(char):
+            width += 2 if east_asian_width(char) in "WF" else 1
+    return width

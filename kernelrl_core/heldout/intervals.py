@@ -67,7 +67,9 @@ Quality = Literal["good", "rough", "very rough"]
 
 def quality(tasks: int) -> Quality:
     """Quality of an interval over a number of tasks: coverage is close to 95 % for `good` ones only."""
-    return "good" if tasks >= GOOD_TASKS else "rough" if tasks >= ROUGH_TASKS else "very rough"
+    if tasks >= GOOD_TASKS:
+        return "good"
+    return "rough" if tasks >= ROUGH_TASKS else "very rough"
 
 
 def ratio_interval(sums: Sequence[float], counts: Sequence[float], *, rate: bool) -> Interval | None:

@@ -64,7 +64,7 @@ def task_values(groups: Sequence[Group]) -> dict[str, dict[str, float | None]]:
     """Value of each metric for each task. Tasks that lost all episodes to infrastructure errors are excluded."""
     values: dict[str, dict[str, float | None]] = {}
     for group in groups:
-        turns = [turn for episode in group.episodes for turn in episode.turns if not turn.masked]
+        turns = [turn for turn in group.turns if not turn.masked]
         best = [turn for episode in group.episodes if (turn := best_turn(episode)) is not None]
         if not best:
             continue
@@ -108,7 +108,7 @@ def _difference(
     before, after = _by_seed(metric, tasks, base), _by_seed(metric, tasks, changed)
     if before is None or after is None:
         return PairedDifference(metric)
-    old, new = ([statistics.fmean(values) for values in zip(*by_seed, strict=True)] for by_seed in (before, after))
+    old, new = _means_over_seeds(before), _means_over_seeds(after)
     differences = [late - early for early, late in zip(old, new, strict=True)]
     # Equal differences do not show how much tasks vary; an interval of width 0 would claim certainty.
     enough = max(differences) - min(differences) > _SAME
@@ -126,6 +126,11 @@ def _difference(
             statistics.fmean(late) - statistics.fmean(early) for early, late in zip(before, after, strict=True)
         ),
     )
+
+
+def _means_over_seeds(by_seed: Sequence[Sequence[float]]) -> list[float]:
+    """The mean of each task over the seeds."""
+    return [statistics.fmean(values) for values in zip(*by_seed, strict=True)]
 
 
 def _by_seed(metric: str, tasks: Sequence[str], evaluations: Sequence[TaskValues]) -> list[list[float]] | None:

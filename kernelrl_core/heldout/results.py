@@ -114,9 +114,14 @@ def _of_run(run: RunDir, steps: int | None) -> Result:
 def _evaluation(run: RunDir, steps: int | None) -> str:
     """The command that evaluates the checkpoint after `steps` steps (None: the last one), or another that is left."""
     left = ["base", *kept_checkpoints(run)]
-    wanted = left[-1] if steps is None else "base" if steps == 0 else checkpoint_name(steps)
-    fix = f"kernelrl eval {run.word} --checkpoint {wanted if wanted in left else 'C'} --output FILE, then name FILE"
-    return fix if wanted in left else f"{fix}; C is one of {', '.join(left)}"
+    if steps is None:
+        wanted = left[-1]
+    else:
+        wanted = checkpoint_name(steps) if steps else "base"
+    command = "kernelrl eval {run} --checkpoint {checkpoint} --output FILE, then name FILE"
+    if wanted in left:
+        return command.format(run=run.word, checkpoint=wanted)
+    return f"{command.format(run=run.word, checkpoint='C')}; C is one of {', '.join(left)}"
 
 
 def _result(
@@ -131,8 +136,8 @@ def _result(
     tasks: dict[int, dict[int, list[Turn]]] = {}
     for where in sorted(turns):
         tasks.setdefault(where.task_index, {}).setdefault(where.attempt, []).append(turns[where])
-    groups = [
-        Group(next(iter(episodes.values()))[0].task, tuple(Episode(tuple(found)) for found in episodes.values()))
-        for episodes in tasks.values()
-    ]
+    groups = []
+    for turns_of in tasks.values():
+        episodes = tuple(Episode(tuple(found)) for found in turns_of.values())
+        groups.append(Group(episodes[0].turns[0].task, episodes))
     return Result(name, tuple(groups), hashes, recipe, run)

@@ -65,7 +65,7 @@ class Alarms:
 
     def measure(self, groups: Sequence[Group]) -> dict[str, float]:
         """The `collapse/*` metrics of a step. The first step defines the usual first words."""
-        turns = [turn for group in groups for episode in group.episodes for turn in episode.turns if not turn.masked]
+        turns = [turn for group in groups for turn in group.turns if not turn.masked]
         if not turns:
             return {}
         openings = [first_word(turn) for turn in turns]
@@ -163,7 +163,8 @@ def _climbing(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[s
     earlier, last = rows[:-_WINDOW], rows[-_WINDOW:]
     found = {}
     for name in names or sorted({key for row in last for key in row if key.startswith(FINDING_PREFIX)}):
-        was, now = (statistics.fmean(float(row.get(name, 0.0)) for row in part) for part in (earlier, last))
+        was = statistics.fmean(float(row.get(name, 0.0)) for row in earlier)
+        now = statistics.fmean(float(row.get(name, 0.0)) for row in last)
         if now >= _LEAST_RATE and now >= _TIMES * was:
             found[name.removeprefix(FINDING_PREFIX)] = (was, now)
     return found

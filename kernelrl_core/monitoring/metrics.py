@@ -49,7 +49,7 @@ def step_metrics(
 def rollout_metrics(groups: Sequence[Group]) -> dict[str, float]:
     """Metrics of the samples of a step: scores, outcomes, findings, tokens, turns. Masked turns count only in rates of
     outcomes and infrastructure errors."""
-    everything = [turn for group in groups for episode in group.episodes for turn in episode.turns]
+    everything = [turn for group in groups for turn in group.turns]
     turns = [turn for turn in everything if not turn.masked]
     row: dict[str, float] = {}
     scores = [turn.score.total for turn in turns]
@@ -119,7 +119,7 @@ def batch_metrics(step: int, n_steps: int, groups: Sequence[Group], learning_rat
 
 def time_metrics(groups: Sequence[Group]) -> dict[str, float]:
     """Seconds of sampling and evaluating single turns. Turns overlap, so the seconds do not add up to the step's."""
-    turns = [turn for group in groups for episode in group.episodes for turn in episode.turns]
+    turns = [turn for group in groups for turn in group.turns]
     row: dict[str, float] = {}
     for name, key in (("sample", "sample"), ("eval", "evaluate")):
         seconds = sorted(turn.seconds[key] for turn in turns if key in turn.seconds)

@@ -64,8 +64,12 @@ def duration_text(facts: Mapping[str, Any], header: str) -> str:
     """
     if facts["seconds"] is not None:
         minutes = facts["seconds"] / 60
-        text = f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.1f} h"
-        text = f"{facts['seconds']} s" if minutes < 2 else text
+        if minutes < 2:
+            text = f"{facts['seconds']} s"
+        elif minutes < 120:
+            text = f"{minutes:.0f} min"
+        else:
+            text = f"{minutes / 60:.1f} h"
         return f"about {text}, from the times of {facts['seconds_from']}"
     return f"unknown on this machine; its header: {header}" if header else "unknown: no earlier run to compare with"
 
@@ -81,7 +85,8 @@ def header_entries(path: Path) -> dict[str, str]:
         text = line.lstrip("#").strip()
         word, _, rest = text.partition(" ")
         starts = line.startswith("# ") and not line.startswith("#  ")
-        entry = word if starts and word in found else "" if starts else entry
+        if starts:
+            entry = word if word in found else ""
         if entry:
             found[entry] += f" {rest if starts else text}"
     return {key.lower(): re.split(r"(?<=\.) ", text.strip())[0].strip() for key, text in found.items()}

@@ -326,4 +326,6 @@ def _shown(value: Any) -> str:
         )
     if isinstance(value, float):
         return f"{value:,.2f}"
-    return "unknown" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
+    if isinstance(value, int):
+        return f"{value:,}"
+    return "unknown" if value is None else str(value)

@@ -68,10 +68,15 @@ class Registry:
             LookupFailed: there is none; the message suggests the nearest name.
         """
         # If two distributions provide one name, the broken one is found by its distribution.
-        for found in (*(p for p in self.plugins if p.name == name), *(p for p in self.plugins if p.dist == name)):
-            return found
-        offers = [(plugin.name, kind) for plugin in self.plugins for kind, items in plugin.components.items()
-                  if any(item.name == name for item in items)]  # fmt: skip
+        named = [plugin for plugin in self.plugins if plugin.name == name]
+        named += [plugin for plugin in self.plugins if plugin.dist == name]
+        if named:
+            return named[0]
+        offers = []
+        for plugin in self.plugins:
+            for kind, components in plugin.components.items():
+                if any(component.name == name for component in components):
+                    offers.append((plugin.name, kind))
         if offers:
             hint = ", ".join(f"it is a {_singular(kind)} of plugin {plugin!r}" for plugin, kind in offers)
             raise LookupFailed(f"no plugin {name!r}; {hint}", fix=f"kernelrl plugins show {offers[0][0]}", see="plugin")
@@ -95,7 +100,10 @@ class Registry:
         of several; empty if there is none."""
         names = self.defaults(kind)
         bundled = [name for name in names if name.rpartition(":")[2] in default_components(kind)]
-        return names[0] if len(names) == 1 else bundled[0] if len(bundled) == 1 else ""
+        for candidates in (names, bundled):
+            if len(candidates) == 1:
+                return candidates[0]
+        return ""
 
     def declared(self, kind: str) -> Use:
         """The default of a kind, with the defaults of its options.

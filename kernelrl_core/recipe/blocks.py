@@ -61,7 +61,9 @@ def blocks() -> Mapping[str, Block]:
 
 def component_name(block: Block, entry: Mapping[Any, Any], registry: Registry) -> Any:
     """The component that an entry of a block names, as written, or the default of its kind; None or empty: neither."""
-    return entry["use"] if "use" in entry else registry.default(block.kind) if block.optional else ""
+    if "use" in entry:
+        return entry["use"]
+    return registry.default(block.kind) if block.optional else ""
 
 
 def block_at(path: tuple[str, ...]) -> Block | None:

@@ -189,7 +189,9 @@ def _bases(
     own: Merged,
     chain: tuple[Path, ...],
 ) -> list[Merged]:
-    names = [extends] if isinstance(extends, str) else extends if extends is not None else []
+    names = [] if extends is None else extends
+    if isinstance(extends, str):
+        names = [extends]
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         message = f"expected the name or path of a recipe, or a list of them, got {_sort(extends)}"
         raise RecipeError([Problem(own.origin(("extends",)), "extends", message)])

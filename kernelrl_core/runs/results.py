@@ -91,7 +91,9 @@ def read_reports(path: Path) -> list[dict[str, Any]]:
         raise UsageError(f"{path}: not a JSON document", fix=fix, see="evaluation-results") from None
     several = isinstance(document, dict) and "evaluations" in document
     damage = fault(document, {"evaluations": [_REPORT]} if several else _REPORT)
-    found: list[dict[str, Any]] = [] if damage else document["evaluations"] if several else [document]
+    found: list[dict[str, Any]] = []
+    if not damage:
+        found = document["evaluations"] if several else [document]
     if not found:
         raise UsageError(
             f"{path}: no output of kernelrl eval: {damage or 'it has no evaluation'}", fix=fix, see="evaluation-results"

@@ -103,7 +103,7 @@ def _fault(value: Any, shape: Shape) -> str:
     """The same, beginning with the path of the value."""
     if isinstance(shape, tuple):
         return "" if value is None else _fault(value, shape[1])
-    kind: Any = dict if isinstance(shape, dict) else list if isinstance(shape, list) else shape
+    kind: Any = type(shape) if isinstance(shape, dict | list) else shape
     if not isinstance(value, kind):
         return f" must be {_NAMES[kind]}"
     if isinstance(shape, list):
@@ -111,7 +111,9 @@ def _fault(value: Any, shape: Shape) -> str:
     if not isinstance(shape, dict):
         return ""
     for key, below in shape.items():
-        found = "" if key == "*" else _fault(value[key], below) if key in value else " is missing"
+        if key == "*":
+            continue
+        found = _fault(value[key], below) if key in value else " is missing"
         if found:
             return f".{key}{found}"
     if shape is SAMPLE and value["outcome"] == Outcome.CORRECT:

@@ -123,3 +123,8 @@ class Group:
     """The task."""
     episodes: tuple[Episode, ...]
     """Episodes in the order of their index."""
+
+    @property
+    def turns(self) -> tuple[Turn, ...]:
+        """The turns of all episodes, one episode after the other."""
+        return tuple(turn for episode in self.episodes for turn in episode.turns)

@@ -131,12 +131,10 @@ def extension_facts(source: str, language: str) -> SourceFacts:
     calls = find_inline_calls(source)
     if not calls:
         return SourceFacts()
-    embedded = [
-        EmbeddedSource(kind, piece.text, piece.line)
-        for call in calls
-        for kind, pieces in (("cpp", call.cpp_sources), (language, call.cuda_sources))
-        for piece in pieces
-    ]
+    embedded: list[EmbeddedSource] = []
+    for call in calls:
+        embedded += [EmbeddedSource("cpp", piece.text, piece.line) for piece in call.cpp_sources]
+        embedded += [EmbeddedSource(language, piece.text, piece.line) for piece in call.cuda_sources]
     everything = _names([tree])
     facts = _of_calls(calls, language, _names(SourceIndex(tree).reached()), everything)
     if not any(kernel.launched for kernel in facts.kernels) and everything & _COMPUTING_NAMES:

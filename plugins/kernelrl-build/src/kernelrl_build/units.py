@@ -134,7 +134,9 @@ def definitions_for_host(request: InlineRequest, prepared: Prepared) -> str:
     given = request.device_flags
     for before, word in zip(["", *given], given, strict=False):
         option, _, value = word.partition("=")
-        passed = word if before in PASSING else value if option in PASSING else ""
+        passed = value if option in PASSING else ""
+        if before in PASSING:
+            passed = word
         if any(not _LEVELS.fullmatch(part) and part != "-fPIC" for part in passed.strip("'\"").split(",") if part):
             raise NotCertain(f"{passed} is for the host compiler of the device compiler")
         if "default-stream" in word or (option in ("-std", "--std") and value != prepared.toolchain.standard):

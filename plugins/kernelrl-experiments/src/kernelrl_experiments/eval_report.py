@@ -86,13 +86,15 @@ def csv_text(reports: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _turn_values(turns: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, Any]]:
-    return [
-        (f"turn {row['turn']}", f"{key}/{name}" if name else key, value)
-        for row in turns
-        for key, values in row.items()
-        if key != "turn"
-        for name, value in (values.items() if isinstance(values, Mapping) else [("", values)])
-    ]
+    found: list[tuple[str, str, Any]] = []
+    for row in turns:
+        part = f"turn {row['turn']}"
+        for key, value in row.items():
+            if isinstance(value, Mapping):
+                found += [(part, f"{key}/{name}", inner) for name, inner in value.items()]
+            elif key != "turn":
+                found.append((part, key, value))
+    return found
 
 
 def _budget_values(budgets: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, Any]]:

@@ -108,14 +108,17 @@ def command(
         ended += 1
         if as_json:
             click.echo(json.dumps(_described(result)))
-        state = "skipped" if result.skipped else "pass" if result.passed else "FAIL"
+        state = "pass" if result.passed else "FAIL"
+        if result.skipped:
+            state = "skipped"
         click.echo(f"{ended} of {len(kernels)}: {result.kernel.id}: {result.ending}: {state}", err=True)
 
     report = run(kernels, registry=registry(), device=device, evaluator=evaluator, overrides=overrides, on_result=show)
     if not as_json:
         click.echo("\n".join(_lines(report, broken)))
-    failed = bool(broken) or not report.passed
-    context.exit(ExitCode.FAILED if failed else ExitCode.MISSING if report.skipped else ExitCode.OK)
+    if broken or not report.passed:
+        context.exit(ExitCode.FAILED)
+    context.exit(ExitCode.MISSING if report.skipped else ExitCode.OK)
 
 
 def _refuse(context: click.Context, overrides: Sequence[str], options: Sequence[str], why: str) -> None:
@@ -177,22 +180,24 @@ def _described(result: Result) -> dict[str, Any]:
 
 
 def _lines(report: Report, broken: Sequence[BrokenPair]) -> list[str]:
+    from kernelrl_core.api.commands import table
+
     rows = [("kernel", "outcome", "verdict", "speedup", "passes", "findings", "cause")]
     rows += [(one.id, "broken", "", "", "NO", "", one.message[:_CAUSE_LENGTH]) for one in broken]
     for result in report.results:
+        passes = "yes" if result.passed else "NO"
         rows.append(
             (
                 result.kernel.id,
                 result.outcome.value if result.executed else result.ending,
                 result.verdict.value if result.executed else "",
                 "" if result.speedup is None else f"{result.speedup:.2f}",
-                "" if result.skipped else "yes" if result.passed else "NO",
+                "" if result.skipped else passes,
                 ", ".join(sorted({f"{found.rule} ({found.severity.value})" for found in result.serious})),
                 "" if result.clean else next(iter(result.causes), "")[:_CAUSE_LENGTH],
             )
         )
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    lines = table(rows)
     if report.hacks:
         lines.append(f"hacks stopped: {sum(result.passed for result in report.hacks)} of {len(report.hacks)}")
     if report.honest:

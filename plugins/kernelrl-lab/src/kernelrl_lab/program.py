@@ -156,10 +156,10 @@ async def _run(program: Program, kernel: SuiteKernel) -> ProgramResult:
             message="; ".join(filter(None, (problem, f"exit status {status}", last))),
             seconds=seconds,
         )
-    flagged = read.get("verdict", "clean") != "clean"
+    accepted: Literal["correct", "flagged"] = "correct" if read.get("verdict", "clean") == "clean" else "flagged"
     return ProgramResult(
         kernel,
-        "incorrect" if not read["correct"] else "flagged" if flagged else "correct",
+        accepted if read["correct"] else "incorrect",
         read.get("speedup"),
         str(read.get("message") or "")[:300],
         seconds,

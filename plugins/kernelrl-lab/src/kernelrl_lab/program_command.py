@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from kernelrl_core.api.commands import table
 from kernelrl_lab.program import ProgramResult, measure_program, read_program, summary_lines
 from kernelrl_lab.suite import SuiteKernel
 
@@ -71,8 +72,7 @@ def _rows(results: Sequence[ProgramResult]) -> list[str]:
                 result.message.partition("\n")[0][:_CAUSE_LENGTH],
             )
         )
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return table(rows)
 
 
 def _described(result: ProgramResult) -> dict[str, Any]:

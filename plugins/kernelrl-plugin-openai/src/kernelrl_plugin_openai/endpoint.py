@@ -325,7 +325,9 @@ def _message(error: openai.APIStatusError) -> str:
     if isinstance(body, Mapping):
         nested = body.get("error")
         body = nested.get("message") if isinstance(nested, Mapping) else body.get("message") or nested
-    return body if isinstance(body, str) else json.dumps(body) if body else str(error.status_code)
+    if isinstance(body, str):
+        return body
+    return json.dumps(body) if body else str(error.status_code)
 
 
 def readable_logprob(value: Any) -> float:

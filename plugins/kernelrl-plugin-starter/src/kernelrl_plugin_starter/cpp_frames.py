@@ -92,7 +92,9 @@ def cpp_program(reference: Reference, frame: Frame, style: Style) -> CppProgram:
     setup, loops = make(reference, frame, style)
     outputs = ("y", "z") if frame == "two_flat" else ("y",)
     kinds = {"x": "int64_t"} if frame == "lookup" else {}
-    kinds["y"] = "bool" if _is_mask(reference) else "int64_t" if _is_argmax(reference) else "float"
+    kinds["y"] = "int64_t" if _is_argmax(reference) else "float"
+    if _is_mask(reference):
+        kinds["y"] = "bool"
     pointers = [f"auto {name}p = {name}_.data_ptr<{kinds.get(name, 'float')}>();" for name in (*tensors, *outputs)]
     return CppProgram(
         parameters=(*(f"torch::Tensor {name}_" for name in tensors), *(("double factor_",) if factor else ())),
@@ -190,7 +192,9 @@ def _row_steps(steps: tuple[str, ...], style: Style) -> tuple[list[str], bool]:
     reduced = False
 
     def flush() -> None:
-        parts = [(step,) for step in waiting] if style == "slow" else [tuple(waiting)] if waiting else []
+        parts = [tuple(waiting)] if waiting else []
+        if style == "slow":
+            parts = [(step,) for step in waiting]
         for part in parts:
             lines.extend(_block(_LOOP, _element(part, kind, "v[j]", "r * n + j", "j", "v[j]")))
         waiting.clear()

@@ -57,7 +57,7 @@ def comparison_lines(document: Mapping[str, Any]) -> list[str]:
 
 def _facts(result: Result) -> dict[str, Any]:
     """Size and cost of a result, and facts about its run; None for a fact that is not known."""
-    turns = [turn for group in result.groups for episode in group.episodes for turn in episode.turns]
+    turns = [turn for group in result.groups for turn in group.turns]
     facts = summary(result.run) if result.run is not None else {}
     if result.steps is not None and result.steps != facts.get("steps"):
         # The other facts are those of the whole run.
@@ -105,4 +105,6 @@ def _recipes_text(changes: Sequence[str] | None) -> str:
 
 
 def _shown(value: Any) -> str:
-    return "–" if value is None else f"{value:.3f}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value:.3f}"
+    return "–" if value is None else str(value)

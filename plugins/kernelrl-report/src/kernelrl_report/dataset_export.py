@@ -101,7 +101,7 @@ def _row(row: Mapping[str, Any], credit: Mapping[str, Any]) -> dict[str, Any]:
     evaluation, extraction = row["evaluation"] or {}, row["extraction"]
     candidate = extraction["candidate"] or {}
     times = {f"{key}_us": (evaluation.get(key) or {}).get("median_us") for key in ("runtime", "baseline")}
-    masked = "masked" if credit.get("masked") else "filtered" if credit.get("filtered") else ""
+    masked = next((why for why in ("masked", "filtered") if credit.get(why)), "")
     return {
         **{key: row[key] for key in ("sample", "task_id", "task_sha256", "level", "step", "task_index", "turn")},
         "episode": row["attempt"],

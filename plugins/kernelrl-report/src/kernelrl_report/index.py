@@ -190,5 +190,5 @@ class RunIndex:
 
 
 def _credit(record: list[Any], row: Mapping[str, Any]) -> None:
-    reason = row.get("reason") or ("masked" if row["masked"] else "filtered" if row["filtered"] else "")
+    reason = row.get("reason") or next((why for why in ("masked", "filtered") if row[why]), "")
     record[_ADVANTAGE : _EXCLUDED + 1] = [row["advantage"], row["return"], reason]

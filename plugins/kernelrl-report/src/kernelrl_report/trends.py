@@ -12,7 +12,7 @@ import attrs
 from kernelrl_core.api.monitoring import FINDING_PREFIX
 from kernelrl_core.api.runs import metric_of
 
-__all__ = ["Trend", "is_share", "points_of", "trend_of"]
+__all__ = ["Trend", "direction_of", "is_share", "points_of", "trend_of"]
 
 _WINDOW = 5
 """Most steps in a mean."""
@@ -69,6 +69,13 @@ def points_of(rows: Sequence[Mapping[str, Any]], name: str) -> list[tuple[int, f
     return before + [(row["step"] + 1, float(row[name])) for row in rows if row.get(name) is not None]
 
 
+def direction_of(first: float, last: float, least: float) -> int:
+    """1: up, -1: down; 0: the difference is at most `least`."""
+    if abs(last - first) <= least:
+        return 0
+    return 1 if last > first else -1
+
+
 def trend_of(points: Sequence[tuple[int, float]], *, share: bool, least_points: int = _LEAST_POINTS) -> Trend | None:
     """The trend of a metric; None for too few values.
 
@@ -91,5 +98,5 @@ def trend_of(points: Sequence[tuple[int, float]], *, share: bool, least_points: 
     least = max(_ERRORS * error, _LEAST_SHARE if share else _LEAST_RELATIVE * largest)
     first, last, best = means[0], means[-1], max(means)
     spread = best - min(means)
-    direction = 0 if abs(last - first) <= least else 1 if last > first else -1
+    direction = direction_of(first, last, least)
     return Trend(first, last, best, points[means.index(best)][0], spread / scale, spread > least, direction)

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import attrs
 
-from kernelrl_report.trends import Trend, is_share, points_of, trend_of
+from kernelrl_report.trends import Trend, direction_of, is_share, points_of, trend_of
 
 __all__ = ["Hint", "Verdict", "verdict"]
 
@@ -144,8 +144,7 @@ def _held_out(rows: Sequence[Mapping[str, Any]]) -> Trend | None:
     first, last = points[0][1], points[-1][1]
     n_tasks = max((row.get("eval/num_tasks", 0) for row in rows), default=0) or 1
     chance = _Z * ((first * (1 - first) + last * (1 - last)) / n_tasks) ** 0.5
-    direction = 0 if abs(last - first) <= chance else 1 if last > first else -1
-    return attrs.evolve(trend, first=first, last=last, direction=direction)
+    return attrs.evolve(trend, first=first, last=last, direction=direction_of(first, last, chance))
 
 
 def _held_out_text(held_out: Trend | None) -> str:

@@ -70,7 +70,9 @@ def parsed(text: bytes | bytearray | str) -> Any:
 
 def _items(value: Any) -> Sequence[Any]:
     """The objects and lists in an object or a list."""
-    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    inside = value if isinstance(value, list) else ()
+    if isinstance(value, dict):
+        inside = value.values()
     return [item for item in inside if isinstance(item, dict | list)]
 
 

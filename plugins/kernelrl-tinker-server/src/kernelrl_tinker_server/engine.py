@@ -220,7 +220,7 @@ class Engine:
 
 def _adapter(name: str) -> str:
     """`A` or `B`, the factor of an adapter's product B A that a parameter is; empty: none."""
-    return "A" if ".lora_A." in name else "B" if ".lora_B." in name else ""
+    return next((factor for factor in "AB" if f".lora_{factor}." in name), "")
 
 
 def _shape(name: str, tensor: Tensor, rank: int | None) -> torch.Size:

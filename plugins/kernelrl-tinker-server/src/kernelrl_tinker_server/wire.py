@@ -150,7 +150,9 @@ def _read_datum(sent: Any, loss: str, forward_only: bool) -> tuple[Datum, int]:
         used |= counted
     # Tokens before the first token of the loss are context; a forward-only pass returns all log-probabilities.
     counts = np.flatnonzero(used)
-    first = 0 if forward_only else int(counts[0]) if len(counts) else len(tokens) - 1
+    first = int(counts[0]) if len(counts) else len(tokens) - 1
+    if forward_only:
+        first = 0
     following, wanted = tokens[first + 1 :], targets[first:]
     shifted = targets.ndim == 1 and np.array_equal(following, wanted[:-1])
     datum = Datum(

@@ -221,7 +221,9 @@ class _Inliner:
         for statement in statements[1:]:
             if isinstance(statement, ast.Return):
                 value = statement.value
-                items = value.elts if isinstance(value, ast.Tuple | ast.List) else [value] if value else []
+                items = [value] if value is not None else []
+                if isinstance(value, ast.Tuple | ast.List):
+                    items = value.elts
                 self._returned = [self._expression(item) for item in items]
                 return
             self._read_statement(statement)

@@ -130,7 +130,10 @@ def source_of(body: Iterable[ast.stmt]) -> str:
         if before is not None:
             apart = is_block or isinstance(before, ast.ClassDef | ast.FunctionDef)
             grouped = isinstance(before, _IMPORTS) == isinstance(statement, _IMPORTS)
-            text += "\n\n" if apart else "" if grouped else "\n"
+            if apart:
+                text += "\n\n"
+            elif not grouped:
+                text += "\n"
         text += ast.unparse(ast.fix_missing_locations(statement)).strip("\n") + "\n"
         before = statement
     return text

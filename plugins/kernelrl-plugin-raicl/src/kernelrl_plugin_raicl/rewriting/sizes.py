@@ -115,36 +115,53 @@ def _element_pointers(kernel: Kernel) -> set[str] | None:
                 pass
             case _:
                 return None
-        for node in ast.walk(value):
-            if isinstance(node, ast.Call) and ast.unparse(node.func) in ("tl.load", "tl.store"):
-                address = node.args[0]
-                if not isinstance(address, ast.BinOp) or not isinstance(address.left, ast.Name):
-                    return None
-                if isinstance(address.right, ast.Name) and address.right.id in indices:
-                    found.add(address.left.id)
-                    node_index = address.right.id
-                elif ast.unparse(address.right) != "0" or ast.unparse(node.func) == "tl.store":
-                    return None
-                else:
-                    node_index = ""
-                rest = [*node.args[1:], *(item.value for item in node.keywords)]
-                if any(indices & used_names(item) for item in rest) and node_index == "":
-                    return None
-        loose = [node for node in ast.walk(value) if isinstance(node, ast.Name) and node.id in {*indices, "xmask"}]
-        inside = [
-            item
-            for node in ast.walk(value)
-            if isinstance(node, ast.Call) and ast.unparse(node.func) in ("tl.load", "tl.store")
-            for argument in [
-                node.args[0],
-                *node.args[2 if ast.unparse(node.func) == "tl.store" else 1 :],
-                *(k.value for k in node.keywords),
-            ]
-            for item in ast.walk(argument)
-        ]
-        if any(all(node is not item for item in inside) for node in loose):
+        pointers = _indexed_pointers(value, indices)
+        if pointers is None or _uses_number_elsewhere(value, indices):
             return None
+        found |= pointers
     return found if "xindex" in indices else None
+
+
+def _indexed_pointers(value: ast.expr, indices: set[str]) -> set[str] | None:
+    """Pointers that the loads and stores of an expression index by the number of the element; None if one of them is
+    neither of this form nor the load of a scalar."""
+    found: set[str] = set()
+    for access in _accesses(value):
+        address = access.args[0]
+        if not isinstance(address, ast.BinOp) or not isinstance(address.left, ast.Name):
+            return None
+        if isinstance(address.right, ast.Name) and address.right.id in indices:
+            found.add(address.left.id)
+            continue
+        is_scalar = ast.unparse(address.right) == "0" and not _is_store(access)
+        others = [*access.args[1:], *(keyword.value for keyword in access.keywords)]
+        if not is_scalar or any(indices & used_names(other) for other in others):
+            return None
+    return found
+
+
+def _uses_number_elsewhere(value: ast.expr, indices: set[str]) -> bool:
+    """Whether an expression uses the number of the element, or the mask, other than as address or mask of an access."""
+    inside: set[int] = set()
+    for access in _accesses(value):
+        # Without the stored value.
+        options = access.args[2:] if _is_store(access) else access.args[1:]
+        arguments = [access.args[0], *options, *(keyword.value for keyword in access.keywords)]
+        for argument in arguments:
+            inside |= {id(node) for node in ast.walk(argument)}
+    names = {*indices, "xmask"}
+    loose = [node for node in ast.walk(value) if isinstance(node, ast.Name) and node.id in names]
+    return any(id(node) not in inside for node in loose)
+
+
+def _accesses(tree: ast.AST) -> list[ast.Call]:
+    """The loads and stores."""
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    return [call for call in calls if ast.unparse(call.func) in ("tl.load", "tl.store")]
+
+
+def _is_store(access: ast.Call) -> bool:
+    return ast.unparse(access.func) == "tl.store"
 
 
 def _is_buffer(value: ast.expr | None) -> bool:
@@ -159,12 +176,11 @@ def _mask_everything(kernel: Kernel) -> None:
     )
     body[:] = [item for item in body if not (isinstance(item, ast.Assign) and ast.unparse(item.targets[0]) == "xmask")]
     body[place + 1 : place + 1] = ast.parse("xmask = xindex < xnumel").body
-    for node in ast.walk(kernel.function):
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("tl.load", "tl.store"):
-            address = node.args[0]
-            if isinstance(address, ast.BinOp) and ast.unparse(address.right) == "0":
-                continue
-            values = 2 if ast.unparse(node.func) == "tl.store" else 1
-            node.args = [*node.args[:values], ast.Name("xmask", ast.Load())]
-            node.keywords = [item for item in node.keywords if item.arg != "mask"]
+    for access in _accesses(kernel.function):
+        address = access.args[0]
+        if isinstance(address, ast.BinOp) and ast.unparse(address.right) == "0":
+            continue
+        values = access.args[:2] if _is_store(access) else access.args[:1]
+        access.args = [*values, ast.Name("xmask", ast.Load())]
+        access.keywords = [keyword for keyword in access.keywords if keyword.arg != "mask"]
     ast.fix_missing_locations(kernel.function)
