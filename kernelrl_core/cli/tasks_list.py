@@ -9,8 +9,8 @@ import click
 
 from kernelrl_core.cli.output import print_json, print_lines, table
 from kernelrl_core.cli.task_source import source_of
-from kernelrl_core.sources.dtypes import named_dtypes
 from kernelrl_core.types import Task
+from kernelrl_sources.dtypes import named_dtypes
 
 
 @click.command("list")

@@ -21,8 +21,8 @@ from kernelrl_core.prompts.hardware import hardware_block
 from kernelrl_core.prompts.history import raw_reply, shown_turns
 from kernelrl_core.prompts.templates import Template, fence_for
 from kernelrl_core.recipe.schema import HistorySettings, PromptSettings
-from kernelrl_core.sources.dtypes import is_floating, named_dtypes
 from kernelrl_core.types import EvaluationSettings, Example, Message, Prompt, Rule, Task, Turn
+from kernelrl_sources.dtypes import is_floating, named_dtypes
 
 __all__ = ["MINIMUM_REPLY_TOKENS", "Composer", "FittedPrompt"]
 

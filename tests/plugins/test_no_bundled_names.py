@@ -28,7 +28,6 @@ ALLOWED: dict[str, dict[str, str]] = {
     "cli/env.py": dict.fromkeys(("openai", "tilelang", "tinker", "torch", "triton"), "packages, for a bug report"),
     "prompts/extraction.py": dict.fromkeys(("cpp", "cuda", "hip", "triton"), "tags of code fences in replies"),
     "prompts/templates.py": dict.fromkeys(("kernelbench", "kevin"), "prompt templates, named after their papers"),
-    "sources/dtypes.py": {"torch": "the module whose dtypes a source names"},
     "tasks/leaks.py": {"kernelbench": "the data set whose tasks other systems name by level and number"},
     "types/evaluations.py": {"kernelbench": "the measurement method of KernelBench"},
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kernelrl_core.sources.dtypes import is_floating, named_dtypes
+from kernelrl_sources.dtypes import is_floating, named_dtypes
 
 
 @pytest.mark.parametrize(
