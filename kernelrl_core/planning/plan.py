@@ -59,24 +59,13 @@ def plan(name: str, recipe: Recipe, registry: Registry) -> dict[str, Any]:
         f"{what}; fix: {fix}"
         for what, fix in missing_prerequisites(recipe_uses(recipe), spec_of(recipe), registry).items()
     ]
-    tasks: list[Task] | None = None
-    excluded: str | None = None
-    in_split = 0
-    try:
-        source = registry.make("tasks", recipe.tasks)
-        selected, excluded = training_tasks(source, recipe.train, recipe.eval.split)
-        tasks, in_split = list(selected), len(listed(source, recipe.train.split))
-    except KernelRLError as error:
-        text = str(error) if error.message.startswith(f"{recipe.tasks.use}:") else f"{recipe.tasks.use}: {error}"
-        if (line := text.replace("\n", "; ")) not in missing:
-            missing.append(line)
+    tasks, excluded, n_in_split = _training_tasks(recipe, registry, missing)
     steps = TaskSchedule(tasks, recipe).n_steps if tasks is not None else recipe.train.steps
     per_step = recipe.train.tasks_per_step * recipe.train.group_size * recipe.episode.turns
     sampled = (tasks or [])[:SAMPLED_TASKS]
     examples, retrieved = _examples(recipe, registry, sampled, missing)
     known = _prompt_tokens(recipe, registry, sampled, examples)
     prompt = ASSUMED_PROMPT_TOKENS if known is None else known
-    samples = per_step * steps if steps is not None else None
     updates = _held_out_updates(recipe.eval, steps)
     held_out = _held_out_tasks(recipe, registry)
     n_evaluations = None if updates is None else sum(map(len, updates))
@@ -94,31 +83,68 @@ def plan(name: str, recipe: Recipe, registry: Registry) -> dict[str, Any]:
         "rewards": {name: use.weight for name, use in recipe.rewards.items()},
         "splits": {"train": recipe.train.split, "held_out": recipe.eval.split},
         "tasks": len(tasks) if tasks is not None else None,
-        "tasks_excluded": in_split - len(tasks) if tasks is not None else None,
+        "tasks_excluded": n_in_split - len(tasks) if tasks is not None else None,
         "steps": steps,
         "tasks_per_step": recipe.train.tasks_per_step,
         "group_size": recipe.train.group_size,
         "turns": recipe.episode.turns,
         "samples_per_step": per_step,
-        "samples": samples,
+        "samples": per_step * steps if steps is not None else None,
         "held_out_tasks": held_out,
         "held_out_evaluations": n_evaluations,
         "held_out_samples": held_out_episodes and held_out_episodes * recipe.episode.turns,
         "algorithm": _algorithm(recipe, steps),
         **retrieved,
     }
+    facts |= _cost(recipe, registry, prompt, steps, held_out or 0, updates or [])
+    lines = excluded.splitlines() if excluded is not None else []
+    return facts | {"excluded": lines, "pending": pending_preparations(spec_of(recipe)), "missing": missing}
+
+
+def _training_tasks(
+    recipe: Recipe, registry: Registry, missing: list[str]
+) -> tuple[list[Task] | None, str | None, int]:
+    """The tasks of training, a line about the excluded ones, and the number of tasks in the split.
+
+    Args:
+        missing: the lines of the plan about missing prerequisites. That of the task source is added; the tasks are then
+            None.
+    """
+    try:
+        source = registry.make("tasks", recipe.tasks)
+        selected, excluded = training_tasks(source, recipe.train, recipe.eval.split)
+        return list(selected), excluded, len(listed(source, recipe.train.split))
+    except KernelRLError as error:
+        prefix = f"{recipe.tasks.use}:"
+        text = str(error) if error.message.startswith(prefix) else f"{prefix} {error}"
+        line = text.replace("\n", "; ")
+        if line not in missing:
+            missing.append(line)
+        return None, None, 0
+
+
+def _cost(
+    recipe: Recipe, registry: Registry, prompt: float, steps: int | None, held_out: int, updates: list[range]
+) -> dict[str, Any]:
+    """Upper estimates of the amounts of one step and of the run.
+
+    Args:
+        prompt: tokens of a prompt.
+        steps: of the run; None: unknown.
+        held_out: number of held-out tasks.
+        updates: see `_held_out_updates`.
+    """
     on_gpu, prices = evaluates_on_gpu(recipe, registry), prices_of(recipe)
     episodes = recipe.train.tasks_per_step * recipe.train.group_size
     last = max(0, (steps or 1) - 1)  # replies may be longer in later steps, and are never shorter
     one = spent_at_most(recipe, prompt, episodes=episodes, steps=[range(last, last + 1)], on_gpu=on_gpu, trains=True)
-    facts |= _amounts("_per_step", one, prices) | _amounts("", None, prices) | {"budget_usd": recipe.cost.budget_usd}
+    whole = None
     if steps is not None:
         whole = spent_at_most(recipe, prompt, episodes=episodes, steps=[range(steps)], on_gpu=on_gpu, trains=True)
-        of_one = (held_out or 0) * recipe.eval.samples
-        whole += spent_at_most(recipe, prompt, episodes=of_one, steps=updates or [], on_gpu=on_gpu, trains=False)
-        facts |= _amounts("", whole, prices)
-    lines = excluded.splitlines() if excluded is not None else []
-    return facts | {"excluded": lines, "pending": pending_preparations(spec_of(recipe)), "missing": missing}
+        of_one = held_out * recipe.eval.samples
+        whole += spent_at_most(recipe, prompt, episodes=of_one, steps=updates, on_gpu=on_gpu, trains=False)
+    of_run = _amounts("", whole, prices)
+    return {**_amounts("_per_step", one, prices), **of_run, "budget_usd": recipe.cost.budget_usd}
 
 
 def _algorithm(recipe: Recipe, steps: int | None) -> dict[str, Any]:
