@@ -57,7 +57,8 @@ def _stop(run: RunDir, *, now: bool) -> str:
             holder.signal(signal.SIGTERM)
             return f"{run.path}: stops after its step (process {holder.pid}); kernelrl status {shlex.quote(run.name)}"
         holder.signal(signal.SIGTERM)
-        if not holder.wait(_SECOND_AFTER_S):
+        # Without the lock the process only prints its result: the step ended after the first signal.
+        if not holder.wait(_SECOND_AFTER_S) and run.locked():
             holder.signal(signal.SIGTERM)
         if not holder.wait(_PATIENCE_S):
             holder.signal(signal.SIGKILL)

@@ -34,6 +34,7 @@ from kernelrl_core.training.loop import TrainingRun, train
 __all__ = ["execute_run", "task_schedule"]
 
 _log = logging.getLogger(__name__)
+_STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def execute_run(run: RunDir, recipe: Recipe, resolved: Mapping[str, Any], registry: Registry) -> ExitCode:
@@ -52,12 +53,14 @@ def execute_run(run: RunDir, recipe: Recipe, resolved: Mapping[str, Any], regist
         KernelRLError: the run failed. The error is recorded in the run's state; the run can be resumed.
     """
     console = Console(run.set_progress, run.path / "logs.log")
+    interrupts = _Interrupts(run, console)
     with log_to(run.path / "logs.log", console, silent=__name__), ExitStack() as at_end:
+        at_end.callback(interrupts.restore)
         # Not at the end of the process: 'kernelrl stop' would then signal a process that only prints the result.
         at_end.callback(run.unlock)
         try:
             run.set_state("running")
-            finished = asyncio.run(_train(run, recipe, resolved, registry, console))
+            finished = asyncio.run(_train(run, recipe, resolved, registry, console, interrupts))
         except BaseException as error:
             console.close()
             reason = _record_failure(run, first_error(error), console)
@@ -70,9 +73,13 @@ def execute_run(run: RunDir, recipe: Recipe, resolved: Mapping[str, Any], regist
 
 
 async def _train(
-    run: RunDir, recipe: Recipe, resolved: Mapping[str, Any], registry: Registry, console: Console
+    run: RunDir,
+    recipe: Recipe,
+    resolved: Mapping[str, Any],
+    registry: Registry,
+    console: Console,
+    interrupts: _Interrupts,
 ) -> bool:
-    interrupts = _Interrupts(run, console)
     interrupts.listen()
     loggers = LoggerThreads({name: registry.make("loggers", use) for name, use in recipe.loggers.items()})
     advantage = registry.make("advantages", recipe.advantage)
@@ -133,19 +140,39 @@ async def _say_leak_rate(session: Session, schedule: TaskSchedule, say: Callable
 
 class _Interrupts:
     """Counts Ctrl-C, SIGTERM and SIGHUP: the first stops after the current step, the second immediately. While the
-    policy starts, the first stops immediately, because no work can be lost."""
+    policy starts, the first stops immediately, because no work can be lost.
+
+    Those that arrive after the last step, while the end of the run is recorded, change nothing. Handlers of the event
+    loop would be gone by then, and the signal would end the process before it has recorded the end.
+    """
 
     def __init__(self, run: RunDir, console: Console) -> None:
         self._run, self._console, self._count = run, console, 0
         self._starting = True
+        # Not read in `listen`: the event loop has replaced the handler of Ctrl-C by then.
+        self._former = {number: signal.getsignal(number) for number in _STOPPING}
 
     def listen(self) -> None:
+        """Handle the signals, in the event loop that calls this, until `restore`."""
         self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
-        with suppress(NotImplementedError, RuntimeError, ValueError):  # not the main thread: no signals
-            for number in (signal.SIGINT, signal.SIGTERM):
-                self._loop.add_signal_handler(number, self._interrupted)
+        with suppress(ValueError):  # not the main thread: no signals
+            self._handle(signal.SIGINT, self._interrupted)
+            self._handle(signal.SIGTERM, self._interrupted)
             if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup ignores it
-                self._loop.add_signal_handler(signal.SIGHUP, self._hung_up)
+                self._handle(signal.SIGHUP, self._hung_up)
+
+    def restore(self) -> None:
+        """Give the signals back to their former handlers."""
+        with suppress(ValueError):  # not the main thread: nothing was replaced
+            for number, handler in self._former.items():
+                signal.signal(number, handler)
+
+    def _handle(self, number: signal.Signals, react: Callable[[], None]) -> None:
+        def received(*_: object) -> None:
+            with suppress(RuntimeError):  # the loop is closed: the end of the run is being recorded
+                self._loop.call_soon_threadsafe(react)
+
+        signal.signal(number, received)
 
     def started(self) -> None:
         self._starting = False

@@ -223,8 +223,9 @@ def test_a_process_that_ignores_the_signals_is_killed(tmp_path: Path, monkeypatc
 
         def __exit__(self, *error: object) -> None: ...
 
-    RunDir.create(tmp_path / "run", {}, {}).unlock()
+    locked = RunDir.create(tmp_path / "run", {}, {})
     monkeypatch.setattr("kernelrl_core.cli.stop.lock_holder", lambda run: Deaf())
     done = CliRunner().invoke(command, [str(tmp_path / "run"), "--now"])
+    locked.unlock()
     assert done.output == f"{tmp_path}/run: killed (process 7); kernelrl resume run\n"
     assert Deaf.signals == [signal.SIGTERM, signal.SIGTERM, signal.SIGKILL]

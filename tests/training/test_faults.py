@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import signal
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -32,7 +33,7 @@ from kernelrl_core.recipe.schema import (
     TrainSettings,
 )
 from kernelrl_core.rollout.session import open_session
-from kernelrl_core.runs.directory import RunDir
+from kernelrl_core.runs.directory import RunDir, State
 from kernelrl_core.training.execution import execute_run
 from kernelrl_core.types import SampleId, Turn
 from kernelrl_plugin_scripted.policy import ScriptedPolicy
@@ -376,6 +377,26 @@ def test_an_ended_run_is_locked_no_more(tmp_path: Path) -> None:
     run = RunDir.create(tmp_path / "run", loaded.resolved, {})
     execute_run(run, loaded.recipe, loaded.resolved, registry())
     assert (run.state()[0], run.locked()) == ("finished", False)
+
+
+def test_a_signal_after_the_last_step_does_not_undo_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = scripted(train={"steps": 1})
+    run = RunDir.create(tmp_path / "run", loaded.resolved, {})
+    record = RunDir.set_state
+
+    def interrupted(run: RunDir, state: State, *details: Any, **more: Any) -> None:
+        if state == "finished":
+            signal.raise_signal(signal.SIGINT)
+        record(run, state, *details, **more)
+
+    monkeypatch.setattr(RunDir, "set_state", interrupted)
+    former = signal.getsignal(signal.SIGINT)
+    try:
+        execute_run(run, loaded.recipe, loaded.resolved, registry())
+    except KeyboardInterrupt:
+        pytest.fail("the signal ended the process")
+    assert run.state()[0] == "finished"
+    assert signal.getsignal(signal.SIGINT) == former
 
 
 @pytest.mark.parametrize(

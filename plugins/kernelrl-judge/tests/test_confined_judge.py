@@ -164,7 +164,7 @@ def test_a_task_that_writes_to_the_descriptors_of_its_judge_is_an_error_of_the_t
     assert "without any kernel" in error_of(foreign, lines)
 
 
-def test_a_process_that_a_task_leaves_ends_with_its_judge(foreign: Evaluations) -> None:
+def test_a_process_that_a_task_leaves_ends_with_its_judge() -> None:
     mark = f"left-by-a-task-{os.getpid()}"
 
     def is_left() -> bool:
@@ -177,9 +177,9 @@ def test_a_process_that_a_task_leaves_ends_with_its_judge(foreign: Evaluations) 
             os.execv(sys.executable, [sys.executable, "-c", "import time; time.sleep(1000)", {mark!r}])
         os._exit(0)
     """
-    assert evaluate(foreign, lines, "leaves").outcome is Outcome.CORRECT
-    assert is_left()
-    assert evaluate(foreign, "", "a").outcome is Outcome.CORRECT
+    with Evaluations() as own:
+        assert evaluate(own, lines).outcome is Outcome.CORRECT
+        assert is_left()
     wait_until(lambda: not is_left(), what="the end of the process")
 
 

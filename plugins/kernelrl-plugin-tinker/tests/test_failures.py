@@ -206,12 +206,12 @@ def test_a_hung_reply_is_retried_and_then_lost(run, one_reply, policy, proxy) ->
 def test_an_unreachable_server_stops_the_run(run, one_reply, policy, proxy) -> None:
     async def work(started: TinkerPolicy) -> None:
         proxy.leave()
-        with pytest.raises(ServerGone, match="has not responded for 2 s") as failure:
+        with pytest.raises(ServerGone, match="has not responded for 8 s") as failure:
             await one_reply(started)
         assert "kernelrl resume" in failure.value.fix
         assert failure.value.exit_code == 1
 
-    run(policy(give_up_after_s=2.0), work)
+    run(policy(give_up_after_s=8.0), work)
 
 
 def test_an_unreachable_server_is_reported_at_the_start(run, policy, proxy) -> None:
@@ -228,7 +228,7 @@ def test_waiting_for_an_unreachable_server_shows_a_line(run, policy, proxy, cont
         proxy.leave()
         await wait_until_async(lambda: lines)
 
-    run(policy(give_up_after_s=2.0), work, attrs.evolve(context, say=lines.append))
+    run(policy(), work, attrs.evolve(context, say=lines.append))
     assert lines[0].startswith(f"waiting for the server at {proxy.base_url}")
 
 
