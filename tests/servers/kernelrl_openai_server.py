@@ -33,11 +33,13 @@ class OpenAIServer:
         self.fail: Callable[[dict[str, Any]], str] = lambda body: ""
         """Request body -> failure: none (empty), `429`, `quota`, `500`, `long` (400), `drop` (no response), `broken`
         (the connection closes within the response), `half` (a complete response with half of its JSON),
-        `no_choices`, `not_json`."""
+        `no_choices`, `not_json`, `aborted` (a reply that the server gave up, as vLLM and SGLang mark it)."""
         self.complete: Callable[[dict[str, Any]], tuple[list[int], list[float], str]] | None = None
         """As in vLLM: continues the token ids of a prompt with an adapter; returns tokens, log-probabilities, text."""
         self.adapters: dict[str, str] = {}
         """As in vLLM: name of a loaded adapter -> directory of its files."""
+        self.max_lora_rank = 16
+        """As in vLLM: adapters of a higher rank cannot be loaded."""
         self.logprobs = True
         self.reasoning = ""
         self.refusal: dict[str, Any] = {"error": {"message": "This model's maximum context length is 10 tokens."}}
@@ -80,7 +82,8 @@ class OpenAIServer:
         model = {"id": "tiny", "object": "model", "created": 0, "owned_by": "test", **self.model_facts}
         if self.max_model_len is not None:
             model["max_model_len"] = self.max_model_len
-        _send(http, 200, {"object": "list", "data": [model]})
+        adapters = [{**model, "id": name, "parent": "tiny", "max_model_len": None} for name in self.adapters]
+        _send(http, 200, {"object": "list", "data": [model, *adapters]})
 
     def _adapter(self, http: BaseHTTPRequestHandler, body: dict[str, Any]) -> None:
         if self.complete is None:
@@ -91,8 +94,12 @@ class OpenAIServer:
         elif name in self.adapters or not Path(body["lora_path"], "adapter_config.json").is_file():
             return _send(http, 400, {"error": {"message": f"cannot load {name}"}})
         else:
+            rank = json.loads(Path(body["lora_path"], "adapter_config.json").read_text())["r"]
+            if rank > self.max_lora_rank:
+                message = f"LoRA rank {rank} is greater than max_lora_rank {self.max_lora_rank}."
+                return _send(http, 500, {"error": {"message": message, "type": "InternalServerError", "code": 500}})
             self.adapters[name] = body["lora_path"]
-        return _send(http, 200, f"Success: {name}".encode(), kind="text/plain")
+        return _send(http, 200, f"Success: {name}".encode(), kind="")
 
     def _completion(self, http: BaseHTTPRequestHandler, body: dict[str, Any]) -> None:
         self.requests.append(body)
@@ -118,7 +125,10 @@ class OpenAIServer:
             return _send(http, 200, b"<html>a page of a proxy</html>")
         if failure == "no_choices":
             return _send(http, 200, {"id": "1", "choices": []})
-        reply = json.dumps(self._reply(body)).encode()
+        response = self._reply(body)
+        if failure == "aborted":
+            response["choices"][0]["finish_reason"] = "abort"
+        reply = json.dumps(response).encode()
         return _send(http, 200, reply[: len(reply) // 2] if failure == "half" else reply, broken=failure == "broken")
 
     def _reply(self, body: dict[str, Any]) -> dict[str, Any]:
@@ -163,7 +173,8 @@ def _send(
 ) -> None:
     data = content if isinstance(content, bytes) else json.dumps(content).encode()
     http.send_response(status)
-    http.send_header("content-type", kind)
+    if kind:
+        http.send_header("content-type", kind)
     http.send_header("content-length", str(len(data)))
     for name, value in (headers or {}).items():
         http.send_header(name, value)

@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
 sys.path.append(str(Path(__file__).parents[3] / "tests/servers"))
@@ -276,6 +277,15 @@ def test_a_server_without_adapter_support_is_refused_with_a_fix(
     with pytest.raises(KernelRLError, match="does not load the adapters") as failure:
         played(options(server, model, tmp_path), one_reply, tmp_path)
     assert "VLLM_ALLOW_RUNTIME_LORA_UPDATING" in failure.value.fix
+
+
+def test_adapters_that_vllm_cannot_load_are_refused_at_once(server: OpenAIServer, model: Path, tmp_path: Path) -> None:
+    """vLLM 0.33.0 responds 500, which elsewhere is retried for `patience_s`."""
+    server.max_lora_rank = 3
+    patient = attrs.evolve(options(server, model, tmp_path), patience_s=1e6)
+    with pytest.raises(KernelRLError, match="rank 4 is greater than max_lora_rank 3") as failure:
+        played(patient, one_reply, tmp_path)
+    assert "--max-lora-rank at least" in failure.value.fix
 
 
 @pytest.mark.parametrize(

@@ -172,8 +172,8 @@ def test_the_context_length_is_read_from_the_endpoint(server: OpenAIServer) -> N
 
 DESCRIPTIONS = {
     "llama.cpp b11549": {"owned_by": "llamacpp", "meta": {"n_vocab": 49152, "n_ctx": 512, "n_ctx_train": 8192}},
-    "vLLM": {"owned_by": "vllm", "root": "tiny", "parent": None, "max_model_len": 512, "permission": []},
-    "SGLang 0.5.20": {"owned_by": "sglang", "root": "tiny", "parent": None, "max_model_len": 512},
+    "vLLM 0.33.0": {"owned_by": "vllm", "root": "tiny", "parent": None, "max_model_len": 512, "permission": []},
+    "SGLang 0.5.23": {"owned_by": "sglang", "root": "tiny", "parent": None, "max_model_len": 512},
     "gateways": {"context_length": 512},
 }
 """Fields of a model in `/models` of these servers."""
@@ -184,6 +184,11 @@ def test_the_context_length_is_found_where_servers_report_it(facts: dict[str, An
     server.max_model_len = None
     server.model_facts = facts
     assert started(options(server)).context_tokens == 512
+
+
+def test_adapters_have_the_context_length_of_their_model(server: OpenAIServer) -> None:
+    server.adapters = {"mine": "/adapters/mine"}
+    assert started(options(server, model="mine")).context_tokens == 100_000
 
 
 @pytest.mark.parametrize("stated", [5000, 200_000])
@@ -224,7 +229,7 @@ def test_a_response_of_any_structure_is_a_reply_or_unreadable(response: Any, log
 # --- replies that may have been paid ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("failure", ["drop", "broken", "half", "no_choices", "not_json"])
+@pytest.mark.parametrize("failure", ["drop", "broken", "half", "no_choices", "not_json", "aborted"])
 def test_without_resend_a_failure_that_may_cost_something_loses_the_reply_at_once(
     failure: str, server: OpenAIServer
 ) -> None:
@@ -235,6 +240,23 @@ def test_without_resend_a_failure_that_may_cost_something_loses_the_reply_at_onc
     with pytest.raises(InfrastructureError):
         started(options(server, resend=False), ask)
     assert len(server.requests) == 2  # the first request of the start, and this one
+
+
+def test_without_resend_a_request_that_was_never_sent_is_repeated() -> None:
+    """Refused connections cost nothing: they end the command, which can be continued, and lose no reply."""
+
+    async def ask() -> None:
+        unreachable = endpoint.Endpoint(
+            OpenAIConfig("tiny", base_url="http://127.0.0.1:9/v1", resend=False, patience_s=0.2)
+        )
+        try:
+            await unreachable.request({"messages": []}, dict)
+        finally:
+            await unreachable.aclose()
+
+    with pytest.raises(KernelRLError, match="no connection") as ended:
+        asyncio.run(ask())
+    assert not isinstance(ended.value, InfrastructureError)
 
 
 def test_without_resend_requests_to_an_overloaded_endpoint_are_repeated(server: OpenAIServer) -> None:
@@ -422,7 +444,7 @@ def test_an_endpoint_that_is_gone_after_some_replies_ends_the_command(
     assert not isinstance(ended, InfrastructureError)
 
 
-@pytest.mark.parametrize("failure", ["half", "not_json", "no_choices"])
+@pytest.mark.parametrize("failure", ["half", "not_json", "no_choices", "aborted"])
 def test_incomplete_responses_lose_one_sample_after_three_requests(server: OpenAIServer, failure: str) -> None:
     with pytest.raises(InfrastructureError, match="3 times"):
         started(options(server, patience_s=20.0), after_start(server, lambda body: failure))
@@ -446,6 +468,24 @@ REFUSALS = {
             "n_ctx": 512,
         }
     },
+    "vLLM 0.33.0": {
+        "error": {
+            "message": "This model's maximum context length is 512 tokens. However, your prompt contains at least 513 "
+            "input tokens, which exceeds this limit even without any output tokens. Please reduce the length of the "
+            "input prompt. (parameter=input_tokens, value=513)",
+            "type": "BadRequestError",
+            "param": "input_tokens",
+            "code": 400,
+        }
+    },
+    "vLLM 0.33.0, in get_max_tokens": {
+        "error": {
+            "message": "Input length (831) exceeds model's maximum context length (512).",
+            "type": "BadRequestError",
+            "param": None,
+            "code": 400,
+        }
+    },
     "vLLM, renderers/params.py of commit 017638d7": {
         "error": {
             "message": "You passed 831 input tokens and requested 0 output tokens. However, the model's context length "
@@ -456,22 +496,22 @@ REFUSALS = {
             "code": 400,
         }
     },
-    "vLLM before that": {
-        "object": "error",
-        "message": "This model's maximum context length is 512 tokens. However, you requested 831 tokens (731 in the "
-        "messages, 100 in the completion). Please reduce the length of the messages or completion.",
-        "type": "BadRequestError",
-        "param": None,
-        "code": 400,
-    },
-    "SGLang 0.5.20": {
+    "SGLang 0.5.23": {
         "object": "error",
         "message": "The input (831 tokens) is longer than the model's context length (512 tokens).",
         "type": "BadRequest",
         "param": None,
         "code": 400,
     },
-    "SGLang 0.5.20, with the reply": {
+    "LM Studio": {
+        "error": "Trying to keep the first 831 tokens when context the overflows. However, the model is loaded with "
+        "context length of only 512 tokens, which is not enough. Try to load the model with a larger context length."
+    },
+    "LM Studio, newer": {
+        "error": "The number of tokens to keep from the initial prompt is greater than the context length "
+        "(n_keep: 831>= n_ctx: 512). Try to load the model with a larger context length, or provide a shorter input."
+    },
+    "SGLang 0.5.23, with the reply": {
         "object": "error",
         "message": "Requested token count exceeds the model's maximum context length of 512 tokens. You requested a "
         "total of 831 tokens: 731 tokens from the input messages and 100 tokens for the completion. Please reduce the "
@@ -489,9 +529,22 @@ def test_the_fix_for_a_prompt_that_is_too_long_names_the_context_length(
     refusal: dict[str, Any], server: OpenAIServer
 ) -> None:
     server.refusal = refusal
-    with pytest.raises(UsageError, match="512 tokens") as refused:
+    with pytest.raises(UsageError, match="refuses the request") as refused:
         started(options(server), after_start(server, lambda body: "long"))
     assert refused.value.fix.startswith("set policy.context_tokens below 512,")
+
+
+def test_the_fix_for_a_reply_that_is_too_long_names_its_maximum(server: OpenAIServer) -> None:
+    """OpenAI's text, and that of SGLang 0.5.23."""
+    server.refusal = {
+        "object": "error",
+        "message": "max_completion_tokens is too large: 700.This model supports at most 512 completion tokens.",
+        "type": "BadRequest",
+        "code": 400,
+    }
+    with pytest.raises(UsageError) as refused:
+        started(options(server), after_start(server, lambda body: "long"))
+    assert refused.value.fix == "set sampling.max_tokens to at most 512"
 
 
 @pytest.mark.parametrize("failure", ["429", "500", "half", "drop", "broken", "not_json", "long"])
@@ -506,6 +559,7 @@ def test_the_key_is_in_no_message_and_no_log(
         assert KEY not in f"{error} {error!r}"
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     assert KEY not in caplog.text
+    assert "/chat/completions" not in caplog.text
 
 
 def test_max_concurrent_limits_concurrent_requests(server: OpenAIServer) -> None:

@@ -23,16 +23,15 @@ import os
 import re
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
-import httpx
 import openai
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_random_exponential
 
 from kernelrl_core.api.errors import InfrastructureError, KernelRLError, MissingPrerequisite, UsageError, suggestion
 from kernelrl_plugin_openai.config import OpenAIConfig
 
-__all__ = ["CHAT", "UNREADABLE", "Endpoint", "IncompleteResponse", "readable_logprob"]
+__all__ = ["CHAT", "UNREADABLE", "Endpoint", "IncompleteResponse", "readable_logprob", "stop_reason"]
 
 _LOWEST_LOGPROB = -9999.0
 """Log-probability that endpoints report for a probability of 0, since JSON has no -inf."""
@@ -52,8 +51,14 @@ _START_PATIENCE_S = 5.0
 _FIRST_WAIT_S = 0.5
 _LONGEST_WAIT_S = 60.0
 _MAX_TEXT = 300
-_CONTEXT_LENGTH = re.compile(r"context (?:length|size)(?: is(?: only)?| of)? \(?(\d+) tokens")
-"""The context length in the refusals of llama.cpp, vLLM and SGLang."""
+_CONTEXT_LENGTH = re.compile(r"context (?:length|size)(?: is| of)?(?: only)? \(?(\d+)(?: tokens|\))|n_ctx: (\d+)")
+"""The context length in the refusals of llama.cpp, vLLM, SGLang and LM Studio."""
+_LONGEST_REPLY = re.compile(r"supports at most (\d+) completion tokens")
+"""The maximum length of a reply in the refusals of OpenAI and SGLang."""
+_NOT_SENT = frozenset({"ConnectError", "ConnectTimeout", "PoolTimeout"})
+"""Exceptions before a request is sent, by name: the SDK raises those of httpx, and since version 3 those of httpx2."""
+_CUT_BY_THE_SERVER = frozenset({"abort", "error"})
+"""Values of `finish_reason` in vLLM and SGLang for a reply that the server gave up."""
 
 
 class IncompleteResponse(Exception):
@@ -102,7 +107,7 @@ class Endpoint:
                 see="openai",
             )
         # These loggers write a line for every request, and at debug level the request itself.
-        for name in ("openai", "httpx", "httpcore"):
+        for name in ("openai", "httpx", "httpcore", "httpx2", "httpcore2"):
             logging.getLogger(name).setLevel(logging.WARNING)
         self._client = openai.AsyncOpenAI(
             base_url=options.base_url, api_key=self._key or "none", max_retries=0, timeout=options.timeout_s
@@ -143,7 +148,13 @@ class Endpoint:
         return {"max_completion_tokens" if self._options.server == "openai" else "max_tokens": max_tokens}
 
     async def request(
-        self, body: Mapping[str, Any], read: Callable[[Any], T], *, path: str = CHAT, patience_s: float | None = None
+        self,
+        body: Mapping[str, Any],
+        read: Callable[[Any], T],
+        *,
+        path: str = CHAT,
+        patience_s: float | None = None,
+        refusals: frozenset[int] = frozenset(),
     ) -> T:
         """The result of one POST request, with retries.
 
@@ -153,6 +164,7 @@ class Endpoint:
                 `IncompleteResponse` if a part is missing.
             path: path below `base_url`.
             patience_s: overrides the option.
+            refusals: further statuses that refuse a request to this path.
 
         Raises:
             KernelRLError: see the table of this module.
@@ -181,7 +193,7 @@ class Endpoint:
         try:
             async with self._slots:
                 began = time.monotonic()
-                result: T = await retrying(self._once, path, body, read)
+                result: T = await retrying(self._once, path, body, read, refusals)
         except IncompleteResponse as error:
             times = f", {n_incomplete} times" if n_incomplete > 1 else ""
             failure = f"{error}{times}" if error.fix else f"incomplete response{times}: {error}"
@@ -220,7 +232,7 @@ class Endpoint:
     def _where(self) -> str:
         return f"policy openai: {self._options.base_url}"
 
-    async def _once(self, path: str, body: Mapping[str, Any], read: Callable[[Any], T]) -> T:
+    async def _once(self, path: str, body: Mapping[str, Any], read: Callable[[Any], T], refusals: frozenset[int]) -> T:
         try:
             response = await self._client.post(
                 path,
@@ -234,7 +246,7 @@ class Endpoint:
             message = f"no connection ({self._clean(str(error.__cause__ or error))})"
             raise Unavailable(message, may_cost=_was_sent(error), fix=_START) from None
         except openai.APIStatusError as error:
-            raise await self._refused(error) from None
+            raise await self._refused(error, refusals) from None
         except (openai.OpenAIError, ValueError) as error:
             if isinstance(error, json.JSONDecodeError) and error.pos == 0:
                 raise self._no_json() from None
@@ -253,7 +265,7 @@ class Endpoint:
             fix=f"correct policy.base_url, {self._options.base_url}: the URL of the API, up to and including /v1",
         )
 
-    async def _refused(self, error: openai.APIStatusError) -> Exception:
+    async def _refused(self, error: openai.APIStatusError, refusals: frozenset[int]) -> Exception:
         status, text = error.status_code, self._clean(_message(error))
         if status in (401, 403):
             variable = self._options.api_key_env
@@ -266,7 +278,7 @@ class Endpoint:
                 fix="add credit, then continue (kernelrl resume)",
                 see="openai",
             )
-        if status in (408, 409, 425, 429) or status >= 500:
+        if status not in refusals and (status in (408, 409, 425, 429) or status >= 500):
             fix = "try again later, or raise policy.patience_s"
             return Unavailable(f"status {status} ({text})", _retry_after(error), fix=fix)
         if status == 404 or "model" in text.lower():
@@ -275,7 +287,10 @@ class Endpoint:
                 hint = suggestion(self._options.model, served)
                 return UsageError(f"{self._where} serves no model {self._options.model!r}; {hint}")
         fix = "correct policy.base_url, which must end in /v1" if status == 404 else ""
-        if "max_completion_tokens" in text:
+        longest = _LONGEST_REPLY.search(text)
+        if longest is not None:
+            fix = f"set sampling.max_tokens to at most {longest[1]}"
+        elif "max_completion_tokens" in text:
             fix = "set policy.server=openai"
         elif "context" in text.lower():
             fix = _fix_of_length(text)
@@ -292,7 +307,8 @@ def _fix_of_length(text: str) -> str:
     found = _CONTEXT_LENGTH.search(text)
     if found is None:
         return "set policy.context_tokens to the context length of the model"
-    return f"set policy.context_tokens below {found[1]}, because prompts are estimated; or serve a longer context"
+    length = found[1] or found[2]
+    return f"set policy.context_tokens below {length}, because prompts are estimated; or serve a longer context"
 
 
 def _may_cost(failure: BaseException | None) -> bool:
@@ -301,7 +317,7 @@ def _may_cost(failure: BaseException | None) -> bool:
 
 
 def _was_sent(error: openai.APIConnectionError) -> bool:
-    return not isinstance(error.__cause__, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout)
+    return type(error.__cause__).__name__ not in _NOT_SENT
 
 
 def _wait(state: RetryCallState) -> float:
@@ -340,3 +356,16 @@ def readable_logprob(value: Any) -> float:
     if math.isnan(number):
         raise ValueError("a log-probability is not a number")
     return min(max(number, _LOWEST_LOGPROB), 0.0)
+
+
+def stop_reason(reason: Any) -> Literal["stop", "length"]:
+    """Why a reply ends, from its `finish_reason`.
+
+    Raises:
+        IncompleteResponse: the reason is missing, or the server gave the reply up.
+    """
+    if not isinstance(reason, str):
+        raise IncompleteResponse("finish_reason is missing")
+    if reason in _CUT_BY_THE_SERVER:
+        raise IncompleteResponse(f"the server gave the reply up (finish_reason {reason!r})")
+    return "length" if reason == "length" else "stop"

@@ -27,13 +27,15 @@ from kernelrl_core.api.policies import (
     Update,
 )
 from kernelrl_plugin_openai.config import OpenAIConfig
-from kernelrl_plugin_openai.endpoint import Endpoint, IncompleteResponse, readable_logprob
+from kernelrl_plugin_openai.endpoint import Endpoint, IncompleteResponse, readable_logprob, stop_reason
 
 __all__ = ["LearningPolicy"]
 
 _COMPLETIONS = "/completions"
 _MAX_LOADED = 2
 """Adapters loaded in the endpoint: the newest, and the one before it, which unfinished replies may still use."""
+_REFUSALS = frozenset({500})
+"""vLLM's status for adapters that it cannot load, such as those of a rank above its maximum."""
 
 
 class LearningPolicy(TrainablePolicy):
@@ -116,7 +118,7 @@ class LearningPolicy(TrainablePolicy):
         await self._learner.export(path)
         body = {"lora_name": name, "lora_path": str(path.absolute())}
         try:
-            await self._started().request(body, _whole, path="/load_lora_adapter")
+            await self._started().request(body, _whole, path="/load_lora_adapter", refusals=_REFUSALS)
         except (UsageError, InfrastructureError) as error:
             raise KernelRLError(
                 f"the endpoint does not load the adapters in {path}: {error.message}",
@@ -164,8 +166,7 @@ class LearningPolicy(TrainablePolicy):
         logprobs = tuple(map(readable_logprob, choice["logprobs"]["token_logprobs"]))
         if len(tokens) != len(logprobs) or not tokens:
             raise IncompleteResponse(f"{len(tokens)} token ids but {len(logprobs)} log-probabilities")
-        reason: Literal["stop", "length"] = "length" if choice["finish_reason"] == "length" else "stop"
-        return Reply(str(choice["text"]), tokens, logprobs, reason)
+        return Reply(str(choice["text"]), tokens, logprobs, stop_reason(choice["finish_reason"]))
 
 
 def _hello_settings() -> SamplingSettings:

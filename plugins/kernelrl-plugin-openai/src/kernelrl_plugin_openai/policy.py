@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from kernelrl_core.api.errors import KernelRLError, UsageError
 from kernelrl_core.api.policies import (
@@ -18,7 +18,7 @@ from kernelrl_core.api.policies import (
     estimated_prompt,
 )
 from kernelrl_plugin_openai.config import OpenAIConfig
-from kernelrl_plugin_openai.endpoint import Endpoint, IncompleteResponse, readable_logprob
+from kernelrl_plugin_openai.endpoint import Endpoint, IncompleteResponse, readable_logprob, stop_reason
 
 __all__ = ["OpenAIPolicy", "make_policy"]
 
@@ -56,7 +56,7 @@ class OpenAIPolicy(Policy):
         hello = {"messages": [{"role": "user", "content": "Say yes."}], **endpoint.limit(16), **self._token_fields()}
         await endpoint.probe(hello, self._reply)
         options = self._options
-        length = _context_length((await endpoint.models()).get(options.model))
+        length = _context_length(await endpoint.models(), options.model)
         if length is not None:
             self.context_tokens = min(length, options.context_tokens or length)
         if not self.context_tokens:
@@ -115,23 +115,20 @@ class OpenAIPolicy(Policy):
 
     def _reply(self, response: Any) -> Reply:
         choice = response["choices"][0]
-        reason = choice["finish_reason"]
-        if not isinstance(reason, str):
-            raise IncompleteResponse("finish_reason is missing")
+        reason = stop_reason(choice["finish_reason"])
         message = choice["message"]
         content = message.get("content") or message.get("refusal") or ""
         thinking = message.get("reasoning_content") or message.get("reasoning") or None
         if not isinstance(content, str) or not isinstance(thinking, str | None):
             raise IncompleteResponse("the content is not a string")
         text = f"<think>\n{thinking}\n</think>\n\n{content}" if thinking else content
-        stop_reason: Literal["stop", "length"] = "length" if reason == "length" else "stop"
         if not self._options.logprobs:
-            return Reply(text, (), (), stop_reason, thinking, _counted(response.get("usage")))
+            return Reply(text, (), (), reason, thinking, _counted(response.get("usage")))
         logprobs = self._logprobs(choice)
         tokens = tuple(int(token) for token in choice.get("token_ids") or (UNKNOWN_TOKEN,) * len(logprobs))
         if len(tokens) != len(logprobs):
             raise IncompleteResponse(f"{len(tokens)} token ids but {len(logprobs)} log-probabilities")
-        return Reply(text, tokens, logprobs, stop_reason, thinking, _counted(response.get("usage")))
+        return Reply(text, tokens, logprobs, reason, thinking, _counted(response.get("usage")))
 
     def _logprobs(self, choice: Mapping[str, Any]) -> tuple[float, ...]:
         entries = (choice.get("logprobs") or {}).get("content")
@@ -152,10 +149,16 @@ def _counted(usage: Any) -> tuple[int, int] | None:
     return prompt, reply
 
 
-def _context_length(model: Any) -> int | None:
-    """Context length in the description of a model: `max_model_len` of vLLM, `context_length` of gateways, `meta.n_ctx`
-    of llama.cpp; None if it has none."""
+def _context_length(models: Mapping[str, Any], name: str) -> int | None:
+    """Context length in the description of a model: `max_model_len` of vLLM and SGLang, `context_length` of gateways,
+    `meta.n_ctx` of llama.cpp; of LoRA adapters that of their `parent`. None if it has none."""
+    model = models.get(name)
     meta = getattr(model, "meta", None)
     names = (getattr(model, "max_model_len", None), getattr(model, "context_length", None))
     found = (*names, meta.get("n_ctx") if isinstance(meta, Mapping) else None)
-    return next((length for length in found if isinstance(length, int) and length > 0), None)
+    own = next((length for length in found if isinstance(length, int) and length > 0), None)
+    parent = getattr(model, "parent", None)
+    if own is None and isinstance(parent, str) and parent != name:
+        others = {other: facts for other, facts in models.items() if other != name}
+        return _context_length(others, parent)
+    return own
