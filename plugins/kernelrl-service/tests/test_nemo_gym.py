@@ -50,6 +50,18 @@ def test_a_session_begins_with_a_task_that_is_served(http: httpx.Client) -> None
     assert "fake/train/1" in refused.json()["detail"] + refused.json()["fix"]
 
 
+def test_an_environment_server_opens_and_closes_a_session(http: httpx.Client) -> None:
+    """As nemo-gym 0.7.0 does it: the row is in `task_data`, and a session without a cookie is refused."""
+    named = {"episode_id": "episode", "resources_session_id": "resources-session-1"}
+    seeded = http.post("/seed_session", json={**named, "task_id": "0", "task_data": {"task": "fake/train/1"}})
+    assert seeded.json() == {"resources_session_id": "resources-session-1"}
+    assert seeded.cookies
+    assert http.post("/close_session", json=named).json() == {"resources_session_id": "resources-session-1"}
+    refused = http.post("/seed_session", json={**named, "task_id": "0", "task_data": {"task": "fake/trian/1"}})
+    assert refused.status_code == 404
+    assert http.post("/seed_session", json=named).status_code == 422
+
+
 def test_a_response_is_scored_and_the_row_is_returned(http: httpx.Client) -> None:
     right, wrong = verified(http, response(RIGHT)), verified(http, response(WRONG))
     assert right.items() >= {**ROW, "response": response(RIGHT)}.items()

@@ -2,8 +2,8 @@
 
 A row of the data set has the keys `task` and, where several recipes are served, `recipe`, beside
 `responses_create_params` with the prompt. NeMo Gym's clients know a server by host and port, so the paths have no
-prefix. Source of the format: NVIDIA-NeMo/Gym, `nemo_gym/base_resources_server.py` and `nemo_gym/config_types.py` at
-commit 07d6b0d0 (2026-08-22).
+prefix. Source of the format: nemo-gym 0.7.0, `nemo_gym/base_resources_server.py`, `nemo_gym/config_types.py` and
+`environment_servers/single_agent_turn/app.py`.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ __all__ = ["endpoints"]
 
 Row = dict[str, Any]
 
+_SESSION = "resources_session_id"
+"""Key of the requests of an environment server; agents have none."""
 _COPIED = ("responses_create_params", "response")
 """Keys of a verified row that are no results."""
 
@@ -36,8 +38,20 @@ def endpoints(server: Server) -> Sequence[Endpoint]:
     """The endpoints of a resources server."""
 
     async def seed_session(request: Request, client: Client, body: Row) -> Response:
-        _chosen(server.catalogue, body)
-        return json_response({})
+        if _SESSION not in body:  # from an agent
+            _chosen(server.catalogue, body)
+            return json_response({})
+        row = body.get("task_data")
+        if not isinstance(row, dict):
+            raise Problem("invalid", "task_data must be an object")
+        _chosen(server.catalogue, row)
+        response = json_response({_SESSION: body[_SESSION]})
+        # An environment server refuses a session without a cookie. No state is kept, so its value has no meaning.
+        response.set_cookie("session", "stateless", httponly=True)
+        return response
+
+    async def close_session(request: Request, client: Client, body: Row) -> Response:
+        return json_response({_SESSION: body.get(_SESSION)})
 
     async def verify(request: Request, client: Client, body: Row) -> Response:
         recipe, task = _chosen(server.catalogue, body)
@@ -60,7 +74,9 @@ def endpoints(server: Server) -> Sequence[Endpoint]:
     scoring = ("unknown-task", "unknown-recipe", "infrastructure", "queue-full", "disk")
     return (
         Endpoint("POST", "/seed_session", "NeMo Gym: check the task of a row", seed_session,
-                 [(200, dict, "An empty object")], ("unknown-task", "unknown-recipe"), body=dict),
+                 [(200, dict, "The session's id, if it has one")], ("unknown-task", "unknown-recipe"), body=dict),
+        Endpoint("POST", "/close_session", "NeMo Gym: end a session, of which nothing is kept", close_session,
+                 [(200, dict, "The id of the session")], (), body=dict),
         Endpoint("POST", "/verify", "NeMo Gym: score the response of a row", verify,
                  [(200, dict, "The row with reward, reward_components and metrics")], scoring, body=dict),
         Endpoint("POST", "/aggregate_metrics", "NeMo Gym: means of verified rows", aggregate_metrics,
