@@ -8,8 +8,9 @@
 #   make dist         setup, then build and check wheels and source distributions of all packages in dist/
 #   make test-oldest  setup, then the tests of the core with the oldest versions of its dependencies
 #   make test-newest  setup, then the same with the newest
-#   make test-sdk     setup, then the tests of policy `tinker` with the oldest version of Tinker's SDK
+#   make test-sdk     setup, then the tests of policy `tinker` and of the server with the oldest version of Tinker's SDK
 # Variables:
+#   SDK=0.30.4          version of Tinker's SDK for test-sdk; 0.34 and newer also need COOKBOOK=0.5.8
 #   TORCH_INDEX=URL     additional package index for PyTorch, for example one with CPU-only wheels
 #   PYTHON=python3.12   interpreter that creates .venv
 
@@ -80,7 +81,9 @@ test-oldest test-newest: setup
 	build/$@/bin/python -m pytest tests
 
 # The cookbook of constraints.txt needs a newer SDK.
+SDK ?= 0.25.*
+COOKBOOK ?= 0.5.7
 test-sdk: setup
 	rm -rf build/$@
-	$(PIP) --no-deps --target build/$@ 'tinker==0.25.*' 'tinker-cookbook==0.5.7'
-	PYTHONPATH=build/$@ $(BIN)/python -m pytest plugins/kernelrl-plugin-tinker/tests
+	$(PIP) --no-deps --target build/$@ 'tinker==$(SDK)' 'tinker-cookbook==$(COOKBOOK)'
+	PYTHONPATH=build/$@ $(BIN)/python -m pytest plugins/kernelrl-plugin-tinker/tests plugins/kernelrl-tinker-server/tests/test_sdk.py

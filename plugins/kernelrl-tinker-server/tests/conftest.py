@@ -22,7 +22,7 @@ def server(tmp_path_factory):
 @pytest.fixture
 def service(server):
     """The SDK's client for that server."""
-    import tinker
+    from any_sdk import service_client
 
-    with tinker.ServiceClient(base_url=server.base_url, api_key=server.api_key) as client:
+    with service_client(server) as client:
         yield client

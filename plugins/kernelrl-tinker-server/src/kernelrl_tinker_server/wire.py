@@ -37,6 +37,8 @@ LOSSES: Mapping[str, frozenset[str]] = {
 """Served losses -> their options in `loss_fn_config`. `sequence_ratio` is an extension of this server."""
 _UNKNOWN = "stable_reinforce"
 """The loss of Tinker whose formula neither its SDK nor its cookbook contains."""
+_LENGTH_OF_TOP_K = 4
+"""Number of the field, whose name is `length` since SDK 0.29 and `prompt_length` before."""
 _NO_TOP_K = -99999.0
 """Log-probability of a missing entry in Tinker's lists of the most probable tokens."""
 _NUMBERS: dict[int, Any] = {pb.DTYPE_FLOAT32: np.float32, pb.DTYPE_INT64: np.int64, pb.DTYPE_INT32: np.int32}
@@ -257,7 +259,9 @@ def sampled_body(replies: Sequence[Reply], scores: PromptScores, prompt_tokens: 
         tokens, logprobs = scores.top
         unknown_rows = ((prompt_tokens - len(tokens), 0), (0, 0))
         top = message.topk_prompt_logprobs
-        top.length, top.k = prompt_tokens, tokens.shape[1]
+        length = top.DESCRIPTOR.fields_by_number[_LENGTH_OF_TOP_K].name
+        setattr(top, length, prompt_tokens)
+        top.k = tokens.shape[1]
         top.token_ids = np.pad(tokens, unknown_rows).astype(np.int32).tobytes()
         top.logprobs = np.pad(logprobs, unknown_rows, constant_values=_NO_TOP_K).astype(np.float32).tobytes()
     if scores.targets is not None:
