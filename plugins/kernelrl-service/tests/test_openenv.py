@@ -56,7 +56,7 @@ async def session(service: Service, **options: Any) -> AsyncIterator[Session]:
 
 
 def test_the_client_of_openenv_plays_an_episode(service: Service) -> None:
-    generic = pytest.importorskip("openenv.core.generic_client", reason="pip install openenv-core")
+    generic = pytest.importorskip("openenv.core.generic_client", reason="pip install openenv")
 
     async def go() -> None:
         async with generic.GenericEnvClient(base_url=f"{service.url}/openenv") as env:
@@ -79,7 +79,7 @@ def test_the_client_of_openenv_plays_an_episode(service: Service) -> None:
 
 
 def test_the_validation_of_openenv_passes(service: Service) -> None:
-    validation = pytest.importorskip("openenv.cli._validation", reason="pip install openenv-core")
+    validation = pytest.importorskip("openenv.cli._validation", reason="pip install openenv")
     report = validation.validate_running_environment(f"{service.url}/openenv")
     assert [one for one in report["criteria"] if not one["passed"]] == []
     assert (report["mode"], report["passed"]) == ("simulation", True)

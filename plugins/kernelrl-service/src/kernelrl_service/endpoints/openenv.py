@@ -1,7 +1,8 @@
 """Episodes for clients of OpenEnv: `reset`, `step` and `state`, as messages of a WebSocket and as requests.
 
 A WebSocket at `/openenv/ws` is a session with one episode at a time, as OpenEnv's clients open it. The requests below
-`/openenv` name the episode instead. Source of the format: openenv-core 0.3.0, `openenv.core.env_server`.
+`/openenv` name the episode instead. Source of the format: openenv-core 0.3.0, `openenv.core.env_server`; that of
+openenv 0.10.0 is the same.
 """
 
 from __future__ import annotations
