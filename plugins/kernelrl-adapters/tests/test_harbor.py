@@ -34,6 +34,7 @@ mkdir -p $root/tests $root/logs/verifier $root/workspace
 mount --bind $2 $root/tests
 mount --bind $3 $root/logs/verifier
 mount --bind $4 $root/workspace
+PATH=$PATH:/usr/sbin  # of users other than root it often lacks chroot
 exec chroot $root sh -euc "$5"
 """
 """Arguments: a directory for the root, those of /tests, /logs/verifier and /workspace, and shell commands."""

@@ -57,6 +57,9 @@ HASTY = {
             def bounds(self):
                 return RewardBounds(low=0.0, high=10.0, gap=0.0)
 
+            def needs_timing(self):
+                return True
+
         class Fast(Reward):
             def __init__(self, config):
                 pass
