@@ -47,10 +47,10 @@ def main() -> None:
     parser.add_argument("--embedder")
     parser.add_argument("--work", type=Path, required=True)
     arguments = parser.parse_args()
-    begun = provenance(
+    at_start = provenance(
         "kernelrl-plugin-starter", "kernelrl-plugin-raicl", "bm25s", "faiss-cpu", "sentence-transformers"
     )
-    print(json.dumps({**retrieval(arguments.embedder, arguments.work), "provenance": begun}, indent=1))
+    print(json.dumps({**retrieval(arguments.embedder, arguments.work), "provenance": at_start}, indent=1))
 
 
 def retrieval(embedder: str | None, work: Path) -> dict[str, Any]:

@@ -146,9 +146,9 @@ class Flagger(FakeEvaluator):
         self.audited.append((task.id.rpartition("/")[2], settings.precision))
         flags = {"identity_pass": "error 0.001"} if "gelu" in task.id else {}
         failed = "hangs" if "softmax" in task.id else None
-        mended = "signed" if flags else None
+        corrected = "signed" if flags else None
         dtypes = TaskDtypes(("float16",), (), ("float32",))
-        return TaskAudit(task.id, task.sha256, audit_conditions(settings), flags, mended, failed, dtypes=dtypes)
+        return TaskAudit(task.id, task.sha256, audit_conditions(settings), flags, corrected, failed, dtypes=dtypes)
 
 
 @pytest.fixture
