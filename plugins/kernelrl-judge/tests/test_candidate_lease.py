@@ -92,6 +92,17 @@ def test_a_candidate_whose_kernels_run_is_reported_as_slow() -> None:
     assert substitute.log == ["stopped", "slow", "continued"]
 
 
+def test_a_candidate_whose_kernels_run_is_stopped_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    def again_s(*, is_idle: bool) -> float | None:
+        monkeypatch.setattr("kernelrl_judge.peer.lease.becomes_idle", lambda within_s: is_idle)
+        return lease_of(Substitute(timed_waits=True)).let_others_first()
+
+    after_idle_s, after_busy_s = again_s(is_idle=True), again_s(is_idle=False)
+    assert after_idle_s is not None
+    assert after_busy_s is not None
+    assert after_busy_s > after_idle_s
+
+
 @pytest.mark.usefixtures("idle")
 def test_a_slow_candidate_is_not_stopped_if_no_timed_work_waits() -> None:
     substitute = Substitute(timed_waits=False)

@@ -152,7 +152,7 @@ def test_nodes_have_types_and_names(library: Library) -> None:
     assert [(node.type, node.name, node.launched_by) for node in found] == [
         ("kernel", "first", "driver"),
         ("kernel", "other", "driver"),
-        ("kernel", "other", "driver"),
+        ("memset", "", "driver"),
         ("host", "", "driver"),
     ]
 
@@ -160,6 +160,10 @@ def test_nodes_have_types_and_names(library: Library) -> None:
 def test_kernels_have_blocks_and_the_memory_of_their_arguments(library: Library) -> None:
     found = library.nodes(1, 0, 1)[0]
     assert (found.blocks, found.addresses) == (6, {0x7F0000001000})
+
+
+def test_fills_have_the_size_of_their_memory(library: Library) -> None:
+    assert [node.filled_bytes for node in library.nodes(1, 1, 3)] == [0, 1200]
 
 
 def test_the_number_of_nodes_of_an_invalid_capture_is_none(library: Library) -> None:

@@ -108,6 +108,10 @@ def node(kind: str = "kernel", by: str = "runtime", name: str = "k", file: str =
     return Node(kind, on_host, by, name, file)
 
 
+def fill(filled_bytes: int) -> Node:
+    return Node("memset", False, "runtime", "", "", filled_bytes=filled_bytes)
+
+
 TORCH = "/venv/lib/python3.12/site-packages/torch/lib/libtorch_cuda.so"
 
 
@@ -169,8 +173,12 @@ def test_own_kernels_are_numbered_as_in_their_graph() -> None:
 
 def test_copies_fills_and_finishing_kernels_are_numbered_as_in_their_graph() -> None:
     own = on("partial_sums", 1000, 2500, file="/proc/self/fd/9")
-    nodes = [own, on(SUM, 2500, 2600), node("memcpy"), node("memset"), node("event wait"), on(SUM, 1500, 2600)]
+    nodes = [own, on(SUM, 2500, 2600), node("memcpy"), fill(1 << 21), node("event wait"), on(SUM, 1500, 2600)]
     assert glue_numbers(nodes, 10, INPUTS) == (11, 12, 13)
+
+
+def test_the_counters_of_a_library_are_always_cleared() -> None:
+    assert glue_numbers([fill(4096), node("memcpy")], 10, INPUTS) == (11,)
 
 
 @pytest.mark.parametrize(

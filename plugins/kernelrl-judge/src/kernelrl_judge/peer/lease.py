@@ -21,6 +21,8 @@ _PATIENCE_S = 0.3
 _TIMED_CPU_PATIENCE_S = 5.0
 """A candidate that is timed on the CPU shares its core only if it hangs."""
 _CHECK_AGAIN_S = 0.1
+_BUSY_S = 3.0
+"""Until a candidate whose kernels run is stopped again: to stop it does not free the device."""
 _IDLE_WITHIN_S = 0.3
 
 
@@ -101,7 +103,8 @@ class CandidateLease:
         with self._process.suspended():
             # Other shared holders end soon, and no new one is admitted. Kernels of the candidate that run already
             # cannot be stopped.
-            if becomes_idle(_IDLE_WITHIN_S):
+            is_idle = becomes_idle(_IDLE_WITHIN_S)
+            if is_idle:
                 with held.paused():
                     pass
             else:
@@ -109,7 +112,7 @@ class CandidateLease:
         waited_s = time.monotonic() - started
         self.add_waiting(waited_s)
         self._process.deadline += waited_s
-        return _PATIENCE_S
+        return _PATIENCE_S if is_idle else _BUSY_S
 
     def add_waiting(self, waited_s: float) -> None:
         """Count time as waiting for the device."""

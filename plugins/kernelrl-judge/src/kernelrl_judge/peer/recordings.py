@@ -197,7 +197,7 @@ class CandidateRecordings:
         return _window(stamps, self._counts[graph], self._process.received_at - started)
 
     def switch(self, graph: int, *, own: bool, glue: bool) -> None:
-        """Turn the candidate's own kernels, and copies and fills, on or off."""
+        """Turn the candidate's own kernels, and copies and large fills, on or off."""
         self._order(_SWITCH, graph, _OWN_ON * own | _GLUE_ON * glue)
 
     def output(self, like: Any, call: int) -> Any:

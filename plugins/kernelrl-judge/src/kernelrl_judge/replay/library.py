@@ -114,6 +114,7 @@ class _NativeNode(ctypes.Structure):
         ("launched_by", ctypes.c_int),
         ("blocks", ctypes.c_int),
         ("n_addresses", ctypes.c_int),
+        ("filled_bytes", ctypes.c_uint64),
         ("addresses", ctypes.c_uint64 * 24),
         ("name", ctypes.c_char * 1024),
         ("file", ctypes.c_char * 160),
@@ -138,6 +139,8 @@ class Node:
     """Number of blocks of a kernel's grid."""
     addresses: frozenset[int] = frozenset()
     """Addresses of device memory among a kernel's arguments."""
+    filled_bytes: int = 0
+    """Size of the memory that a node of type `memset` fills."""
 
 
 class _NativeRecording(ctypes.Structure):
@@ -250,6 +253,7 @@ class Library:
                 node.file.decode("utf-8", "replace"),
                 node.blocks,
                 frozenset(node.addresses[: node.n_addresses]),
+                node.filled_bytes,
             )
             for node in found[: end - begin]
         ]

@@ -47,6 +47,13 @@ typedef struct {
   size_t width, height, depth;
 } CopyNode; /* CUDA_MEMCPY3D */
 
+typedef struct {
+  uint64_t to;
+  size_t pitch;
+  unsigned value, element_bytes;
+  size_t width, height;
+} FillNode; /* CUDA_MEMSET_NODE_PARAMS */
+
 #define DRIVER(F)                                                                                     \
   F(cuModuleLoadData, (Handle *, const void *))                                                       \
   F(cuModuleGetFunction, (Handle *, Handle, const char *))                                            \
@@ -60,6 +67,7 @@ typedef struct {
   F(cuGraphNodeGetType, (Handle, int *))                                                              \
   F(cuGraphKernelNodeGetParams_v2, (Handle, KernelNode *))                                            \
   F(cuGraphMemcpyNodeGetParams, (Handle, CopyNode *))                                                 \
+  F(cuGraphMemsetNodeGetParams, (Handle, FillNode *))                                                 \
   F(cuGraphInstantiateWithFlags, (Handle *, Handle, unsigned long long))                              \
   F(cuGraphUpload, (Handle, Handle))                                                                  \
   F(cuGraphLaunch, (Handle, Handle))                                                                  \
@@ -201,7 +209,7 @@ enum { MAX_ADDRESSES = 24 };
 
 typedef struct {
   int type, on_host, launched_by, blocks, n_addresses;
-  uint64_t addresses[MAX_ADDRESSES];
+  uint64_t filled_bytes, addresses[MAX_ADDRESSES];
   char name[1024], file[160];
 } Node;
 
@@ -273,6 +281,11 @@ int krl_nodes(Handle graph, size_t from, size_t to, Node *found) {
       CopyNode copy = {0};
       code = cuGraphMemcpyNodeGetParams(nodes[i], &copy);
       found->on_host = host_side(&copy.from) || host_side(&copy.to);
+    }
+    if (found->type == MEMSET) {
+      FillNode fill = {0};
+      code = cuGraphMemsetNodeGetParams(nodes[i], &fill);
+      found->filled_bytes = (uint64_t)fill.element_bytes * fill.width * fill.height;
     }
   }
   return code;

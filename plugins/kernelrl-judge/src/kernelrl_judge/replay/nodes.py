@@ -18,6 +18,8 @@ ALLOWED = frozenset({"kernel", "memcpy", "memset", "event wait", "event record",
 """Types of nodes that can be replayed on new inputs."""
 _DISABLED = frozenset({"kernel", "memcpy", "memset"})
 """Types of nodes that the driver can disable."""
+_ALWAYS_FILLED_BYTES = 1 << 20
+"""Kernels of cuBLAS and cuDNN wait on counters that such fills clear, and never end without them."""
 _LIBRARY_FILE = re.compile(
     r"/lib(?:torch|c10|cudart|cublas|cudnn|cufft|cusparse|cusolver|curand|nccl|nvrtc|nvJitLink|caffe2)[^/]*\.so[^/]*$"
 )
@@ -79,7 +81,8 @@ def own_numbers(nodes: Sequence[Node], first: int) -> tuple[int, ...]:
 
 
 def glue_numbers(nodes: Sequence[Node], first: int, given: Sequence[tuple[int, int]]) -> tuple[int, ...]:
-    """Numbers of copies, fills, and library kernels that finish the work of own kernels, in their graph.
+    """Numbers of copies, fills, and library kernels that finish the work of own kernels, in their graph. Without small
+    fills of the driver.
 
     Args:
         first: number of the first of `nodes`.
@@ -88,8 +91,12 @@ def glue_numbers(nodes: Sequence[Node], first: int, given: Sequence[tuple[int, i
     return tuple(
         first + place
         for place, (node, kind) in enumerate(zip(nodes, kinds(nodes, given), strict=True))
-        if kind == "glue" and node.type in _DISABLED
+        if kind == "glue" and node.type in _DISABLED and not _is_small_fill(node)
     )
+
+
+def _is_small_fill(node: Node) -> bool:
+    return node.type == "memset" and node.filled_bytes <= _ALWAYS_FILLED_BYTES
 
 
 def refused(nodes: Sequence[Node]) -> str:
