@@ -6,9 +6,9 @@
 
 A part evaluates kernels of `corpora/maps.py`, of which no two share a build, on so many GPUs (0: the CPU), with caches
 of its own. PyTorch's headers are precompiled before, and every judge has evaluated one candidate. `--alone` further
-kernels follow one at a time. `--busy` lets another program hold nearly all memory of the first GPU. A call continues
-with the parts that are missing in FILE; a part that was cut off begins anew. No part begins after `--budget-s`, and no
-kernel of a part after `--part-s`.
+kernels come first, one at a time. `--busy` lets another program hold nearly all memory of the first GPU. A call
+continues with the parts that are missing in FILE; a part that was cut off begins anew. No part begins after
+`--budget-s`. A part is cut off `--part-s` after the start of its first kernel.
 
 A step is `at_a_time` in so many candidates on average. `per_minute_middle` is without the first and the last tenth, in
 which lanes are empty. Run times are compared with those of the same kernels on one GPU. `staged_judge.py` measures in
@@ -197,7 +197,6 @@ async def measure(given: argparse.Namespace) -> None:
     kernels = list(numbered(given.backend, given.count + given.alone, small=on_cpu))
     evaluator = LocalEvaluator(LocalConfig(gpu_workers=given.gpu_workers))
     names: dict[str, str] = {}
-    ends = float("inf")
 
     async def judge(name: str, kernel: str, task: str, kind: str) -> None:
         asked = make_request(kernel, task, given.backend, backend_options=options, settings=settings, seed="7" * 32)
@@ -225,23 +224,25 @@ async def measure(given: argparse.Namespace) -> None:
             )
             await asyncio.gather(*preparing)
             say("part", prepared_s=round(time.perf_counter() - started, 1), lanes=lanes)
+            for row in kernels[given.count :]:
+                await judge(row["name"], row["kernel"], row["task"], "alone")
             slots = asyncio.Semaphore(evaluator.capacity)
 
             async def queued(row: dict[str, str]) -> None:
                 async with slots:
-                    if time.monotonic() < ends:
-                        await judge(row["name"], row["kernel"], row["task"], "kernel")
+                    await judge(row["name"], row["kernel"], row["task"], "kernel")
 
-            ends = time.monotonic() + given.part_s
             started, own_s = time.perf_counter(), time.process_time()
             with Usage() as usage:
-                await asyncio.gather(*map(queued, kernels[: given.count]))
+                evaluations = [asyncio.create_task(queued(row)) for row in kernels[: given.count]]
+                _, unfinished = await asyncio.wait(evaluations, timeout=given.part_s)
                 wall_s = time.perf_counter() - started
             own_share = round((time.process_time() - own_s) / wall_s, 3)
             say("part", wall_s=round(wall_s, 2), main_process_share_of_a_core=own_share, **usage.facts())
-            is_complete = time.monotonic() < ends
-            for row in kernels[given.count :]:
-                await judge(row["name"], row["kernel"], row["task"], "alone")
+            is_complete = not unfinished
+            for evaluation in unfinished:
+                evaluation.cancel()
+            await asyncio.gather(*unfinished, return_exceptions=True)
         finally:
             await evaluator.aclose()
             for source, seconds in steps.seconds():

@@ -51,6 +51,11 @@ def judged_mutants(documents: Sequence[Any]) -> dict[str, Counter[str]]:
     return found
 
 
+def lanes_in_steps(data: Sequence[Any]) -> list[Any]:
+    """Parts whose times can be compared with those of one GPU."""
+    return [part for part in data[0]["parts"] if part.get("times_compared")]
+
+
 def timed(data: Sequence[Any], *, loaded: bool) -> list[Any]:
     """Rows of an idle machine, or of one with other work."""
     return [row for name, row in data[0]["rows"].items() if name.endswith(", loaded") is loaded]
@@ -93,6 +98,19 @@ EVALUATION = (
                 ("per minute, without the first and last tenth", "per_minute_middle"),
             ),
             rows(
+                lanes_in_steps,
+                ("backend", "backend"),
+                ("GPUs", "gpus"),
+                ("lanes", "lanes"),
+                ("start a runner: wait for a turn", "steps|start of the runner: wait for a turn|at_a_time"),
+                ("create its context", "steps|start of the runner: context|at_a_time"),
+                ("compile", "steps|compilation in the runner|at_a_time"),
+                ("hold a GPU, shared", "steps|lease, shared|at_a_time"),
+                ("wait to be alone on it", "steps|wait for a lease, exclusive|at_a_time"),
+                ("hold it alone", "steps|lease, exclusive|at_a_time"),
+                ("times within 3 % of one GPU", lambda row: row["times_within_3_percent"] / row["times_compared"], "%"),
+            ),
+            rows(
                 "contexts",
                 ("GPUs", "gpus"),
                 ("processes per GPU", "each"),
@@ -100,7 +118,8 @@ EVALUATION = (
                 ("contexts per second", "per_second"),
             ),
         ),
-        "[Several machines](../scaling.md#how-many-machines) draws the conclusions.",
+        "The second table has the lanes in each step, on average. [Several machines](../scaling.md#how-many-machines) draws the "
+        "conclusions.",
     ),
     Measurement(
         "Cost of the probes",
