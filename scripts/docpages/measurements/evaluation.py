@@ -118,8 +118,8 @@ EVALUATION = (
                 ("contexts per second", "per_second"),
             ),
         ),
-        "The second table has the lanes in each step, on average. [Several machines](../scaling.md#how-many-machines) draws the "
-        "conclusions.",
+        "The second table has the lanes in each step, on average. "
+        "[Several machines](../scaling.md#how-many-machines) draws the conclusions.",
     ),
     Measurement(
         "Cost of the probes",

@@ -179,8 +179,9 @@ LEARNING = (
                 ("mean gap of log-probabilities to the learner's", "rows|agreement|logprob_gap_mean"),
             ),
         ),
-        "`transformers.generate` with a dynamic cache did not finish three such batches in 70 s, its start "
-        "included; with a static cache it was not run.",
+        "`transformers.generate` with a dynamic cache did not finish three such batches in 70 s, its start included. "
+        "Of 64 new tokens per reply, kernelrl samples a batch in 1.1 s; `generate` needs 11.8 s for its first batch "
+        "with a dynamic cache, and finished none in 60 s with a static one, for which it compiles the model.",
     ),
     Measurement(
         "A pretrained model on a GPU",
