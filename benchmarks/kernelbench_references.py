@@ -66,6 +66,7 @@ async def evaluate(sources: dict[str, str], mode: str, rows: Rows) -> None:
                 "speedup": found.speedup,
                 "runtime_us": found.runtime.median_us if found.runtime else None,
                 "wall_s": round(time.monotonic() - started, 1),
+                "phases_s": {phase: round(seconds, 2) for phase, seconds in found.seconds.items()},
             }
             rows.add(name, row)
 

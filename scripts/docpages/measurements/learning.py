@@ -271,7 +271,8 @@ LEARNING = (
             ),
         ),
         "The model is tiny. `runs`: the recipe ended without an error and changed its weights. `refused`: "
-        "the first sample for its loss `stable_reinforce` was refused.",
+        "the first sample for its loss `stable_reinforce` was refused. `harbor_rl` was not run: its agent works in a "
+        "container of Modal.",
     ),
     Measurement(
         "Servers with Tinker's interface",
