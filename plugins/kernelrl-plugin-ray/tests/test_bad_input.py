@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kernelrl_core.api.errors import InfrastructureError, MissingPrerequisite
-from kernelrl_plugin_ray.connection import _explained
+from kernelrl_plugin_ray.connection import _explained, _start
 from kernelrl_testing.core import main_module, requirements
 
 Call = Callable[..., tuple[int, str, str]]
@@ -44,6 +44,37 @@ def test_a_cluster_that_does_not_respond_ends_a_run_with_3(call: Call) -> None:
     assert f"no Ray cluster responds at {address}" in err
     assert "fix: start it on its head node: ray start --head" in err
     assert not Path("runs/one/samples.jsonl").exists() or not Path("runs/one/samples.jsonl").read_text()
+
+
+class BusyMachine:
+    """Replacement for the module `ray` on a machine on which a cluster starts late a few times."""
+
+    def __init__(self, late: int, message: str = "The current node timed out during startup.") -> None:
+        self.late = late
+        self.message = message
+        self.log: list[str] = []
+
+    def init(self, **options: object) -> None:
+        self.log.append("init")
+        if self.log.count("init") <= self.late:
+            raise Exception(self.message)
+
+    def shutdown(self) -> None:
+        self.log.append("shutdown")
+
+
+def test_a_local_cluster_that_starts_late_is_started_again() -> None:
+    machine = BusyMachine(late=2)
+    _start(machine)
+    assert machine.log == ["init", "shutdown", "init", "shutdown", "init"]
+
+
+@pytest.mark.parametrize(("message", "starts"), [("timed out during startup", 4), ("no space left", 1)])
+def test_a_local_cluster_that_does_not_start_ends_with_the_error_of_ray(message: str, starts: int) -> None:
+    machine = BusyMachine(late=100, message=message)
+    with pytest.raises(Exception, match=message):
+        _start(machine)
+    assert machine.log.count("init") == starts
 
 
 def test_a_recipe_is_validated_and_planned_without_its_cluster(call: Call) -> None:

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from kernelrl_plugin_ray.command import command
 from kernelrl_plugin_ray.slurm import Allocation, batch_script
+from kernelrl_testing.waiting import DEADLINE_S
 
 SRUN = """\
 #!/bin/bash
@@ -88,7 +89,7 @@ def test_the_commands_of_the_script_make_a_run_on_one_machine(tmp_path: Path) ->
         "TINKER_API_KEY": "planted",
     }
     done = subprocess.run(
-        ["bash", str(script)], capture_output=True, text=True, timeout=280, env=environment, cwd=tmp_path
+        ["bash", str(script)], capture_output=True, text=True, timeout=3 * DEADLINE_S, env=environment, cwd=tmp_path
     )
     assert done.returncode == 0, done.stdout + done.stderr
     rows = [json.loads(line) for line in (tmp_path / "runs/smoke/samples.jsonl").read_text().splitlines()]

@@ -18,6 +18,9 @@ __all__ = ["connect", "handlers_kept"]
 _TCP_TIMEOUT_S = 5.0
 _OBJECT_STORE_BYTES = 256 << 20
 """Of a local cluster. Requests, evaluations and builds are small."""
+_STARTS = 4
+"""Ray gives a local cluster 30 s to start, which may not suffice on a busy machine."""
+_STARTED_LATE = "timed out during startup"
 _INHERITED = (
     *("PATH", "HOME", "USER", "LANG", "LC_", "LD_", "TZ", "TMPDIR", "VIRTUAL_ENV", "PYTHON", "RAY_"),
     *("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "NVIDIA_", "KERNELRL_"),
@@ -61,7 +64,7 @@ def connect(address: str | None, cores: int) -> tuple[Any, bool]:
     try:
         if address is None:
             with _few_variables():
-                ray.init(address="local", num_cpus=cores, object_store_memory=_OBJECT_STORE_BYTES, **quiet, **options)
+                _start(ray, num_cpus=cores, object_store_memory=_OBJECT_STORE_BYTES, **quiet, **options)
         else:
             _require_listening(address)
             ray.init(address=address, **options)
@@ -70,6 +73,19 @@ def connect(address: str | None, cores: int) -> tuple[Any, bool]:
     except Exception as error:
         raise _explained(address, error, ray.__version__) from error
     return ray, True
+
+
+def _start(ray: Any, **options: Any) -> None:
+    """Start a local cluster, several times if the machine is too busy."""
+    for start in range(1, _STARTS + 1):
+        try:
+            ray.init(address="local", **options)
+        except Exception as error:
+            if start == _STARTS or _STARTED_LATE not in str(error):
+                raise
+            ray.shutdown()
+        else:
+            return
 
 
 @contextlib.contextmanager
