@@ -239,10 +239,11 @@ def outcome(directory: Path, number: int, recipe: Recipe, environment: Mapping[s
     change, rank = _change(directory, saved[-1]) if saved else (0.0, None)
     runs = status == 0 and change > 0
     expected = refused if recipe.refused else runs
+    result = "runs" if runs else "fails"
     return {
         "recipe": recipe.name,
         "command": shlex.join(["python", *command]),
-        "result": "refused" if refused else "runs" if runs else "fails",
+        "result": "refused" if refused else result,
         "as_expected": expected,
         "lora_rank": rank,
         "largest_change_of_a_weight": change,

@@ -78,7 +78,9 @@ def _line(name: str, row: Row) -> str:
     their, our = row["kernelbench"], row["ours"]
     rules = [f"`{item['rule']}` ({item['severity']})" for item in our.get("findings", ()) if item["severity"] != "note"]
     flag = ", flagged as excessive" if their.get("flagged") else ""
-    right = "error" if "error" in their else "correct" if their["correct"] else "not correct"
+    right = "correct" if their.get("correct") else "not correct"
+    if "error" in their:
+        right = "error"
     verdict = "error" if "error" in our else f"{our['outcome']}, {our['verdict']}"
     cells = (
         f"`{name}`",

@@ -103,7 +103,9 @@ def list_schedule(drawn: Latencies, *, clairvoyant: bool, begin_with: Sequence[t
         nonlocal order
         order += 1
         rest = sum(map(sum, paths[path][turn:])) - (paths[path][turn][0] if stage else 0.0)
-        urgency = -math.inf if path in first and (stage, turn) == (0, 0) else -rest if clairvoyant else 0.0
+        urgency = -rest if clairvoyant else 0.0
+        if path in first and (stage, turn) == (0, 0):
+            urgency = -math.inf
         heapq.heappush(queues[stage], (urgency, order, path, turn))
 
     def serve() -> None:

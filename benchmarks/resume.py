@@ -26,6 +26,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -238,11 +239,16 @@ def differences(place: Place, whole: Place, policy: str) -> list[str]:
     found = []
     for part, value in mine.items():
         if value != theirs[part]:
-            entries = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
             others = theirs[part]
-            first = next((f"{key}: {item}" for key, item in entries if _at(others, key) != item), str(value))
+            first = next((f"{key}: {item}" for key, item in _entries(value) if _at(others, key) != item), str(value))
             found.append(f"{part}: {first[:300]}")
     return found
+
+
+def _entries(value: Any) -> Iterable[tuple[Any, Any]]:
+    if isinstance(value, dict):
+        return value.items()
+    return enumerate(value) if isinstance(value, list) else ()
 
 
 def _at(values: Any, key: Any) -> Any:
