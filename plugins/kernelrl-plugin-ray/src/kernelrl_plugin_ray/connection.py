@@ -83,6 +83,7 @@ def _start(ray: Any, **options: Any) -> None:
         except Exception as error:
             if start == _STARTS or _STARTED_LATE not in str(error):
                 raise
+            # The processes of the late cluster end with this process: Ray has no call that ends them before.
             ray.shutdown()
         else:
             return
