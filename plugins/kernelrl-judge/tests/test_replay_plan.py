@@ -177,8 +177,17 @@ def test_copies_fills_and_finishing_kernels_are_numbered_as_in_their_graph() -> 
     assert glue_numbers(nodes, 10, INPUTS) == (11, 12, 13)
 
 
-def test_the_counters_of_a_library_are_always_cleared() -> None:
-    assert glue_numbers([fill(4096), node("memcpy")], 10, INPUTS) == (11,)
+@pytest.mark.parametrize(
+    ("filled_bytes", "next_file", "is_glue"),
+    [(4096, TORCH, False), (1 << 21, TORCH, True), (4096, "/proc/self/fd/9", True)],
+)
+def test_small_fills_before_kernels_of_a_library_are_no_glue(filled_bytes: int, next_file: str, is_glue: bool) -> None:
+    nodes = [fill(filled_bytes), node("event wait"), node(file=next_file)]
+    assert glue_numbers(nodes, 10, INPUTS) == ((10,) if is_glue else ())
+
+
+def test_a_last_fill_is_glue() -> None:
+    assert glue_numbers([node(file=TORCH), fill(4096)], 10, INPUTS) == (11,)
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,8 @@ ALLOWED = frozenset({"kernel", "memcpy", "memset", "event wait", "event record",
 """Types of nodes that can be replayed on new inputs."""
 _DISABLED = frozenset({"kernel", "memcpy", "memset"})
 """Types of nodes that the driver can disable."""
-_ALWAYS_FILLED_BYTES = 1 << 20
-"""Kernels of cuBLAS and cuDNN wait on counters that such fills clear, and never end without them."""
+_MAX_COUNTER_BYTES = 1 << 20
+"""Maximum size of the counters of a library's kernel."""
 _LIBRARY_FILE = re.compile(
     r"/lib(?:torch|c10|cudart|cublas|cudnn|cufft|cusparse|cusolver|curand|nccl|nvrtc|nvJitLink|caffe2)[^/]*\.so[^/]*$"
 )
@@ -81,22 +81,28 @@ def own_numbers(nodes: Sequence[Node], first: int) -> tuple[int, ...]:
 
 
 def glue_numbers(nodes: Sequence[Node], first: int, given: Sequence[tuple[int, int]]) -> tuple[int, ...]:
-    """Numbers of copies, fills, and library kernels that finish the work of own kernels, in their graph. Without small
-    fills of the driver.
+    """Numbers of copies, fills, and library kernels that finish the work of own kernels, in their graph.
+
+    Fills that clear the counters of a library's kernel are not among them: kernels of cuBLAS and cuDNN wait on such
+    counters, and never end if they are not cleared.
 
     Args:
         first: number of the first of `nodes`.
         given: as for `kinds`.
     """
-    return tuple(
-        first + place
-        for place, (node, kind) in enumerate(zip(nodes, kinds(nodes, given), strict=True))
-        if kind == "glue" and node.type in _DISABLED and not _is_small_fill(node)
-    )
+    found = []
+    for place, (node, kind) in enumerate(zip(nodes, kinds(nodes, given), strict=True)):
+        if kind == "glue" and node.type in _DISABLED and not _clears_counters(node, nodes[place + 1 :]):
+            found.append(first + place)
+    return tuple(found)
 
 
-def _is_small_fill(node: Node) -> bool:
-    return node.type == "memset" and node.filled_bytes <= _ALWAYS_FILLED_BYTES
+def _clears_counters(node: Node, later: Sequence[Node]) -> bool:
+    """Whether a node is a small fill and the next kernel a library's."""
+    if node.type != "memset" or node.filled_bytes > _MAX_COUNTER_BYTES:
+        return False
+    next_kernel = next((one for one in later if one.type == "kernel"), None)
+    return next_kernel is not None and kind_of(next_kernel) != "own"
 
 
 def refused(nodes: Sequence[Node]) -> str:
