@@ -67,7 +67,7 @@ def overrides_of(arm: str, recipe: str, changes: Sequence[str]) -> tuple[str, ..
     Raises:
         SystemExit: there is no such arm.
     """
-    untrained = ("train.learning_rate=0", "train.steps=1", "eval.at_start=false")
+    untrained = ("train.learning_rate=0", "train.steps=1", "train.tasks_per_step=1", "eval.at_start=false")
     loaded = load_recipe(recipe, list(changes), registry=registry()).recipe
     train, held_out = loaded.train, loaded.eval
     evaluations = (train.steps or 0) * train.tasks_per_step * train.group_size
