@@ -8,7 +8,9 @@ early: of n samples known so far, the first ceil(n / substeps) certainly belong 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+import math
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from kernelrl_core.algorithms.credit import Credit, loss_denominator, training_samples
@@ -23,6 +25,8 @@ from kernelrl_core.rollout.episode import logprobs_temperature, reply_limit
 from kernelrl_core.types.training import Loss, LossSample, OptimizerSettings, TrainingSample, Update
 
 __all__ = ["Learner", "StepUpdate", "streaming_obstacle"]
+
+_log = logging.getLogger(__name__)
 
 
 class Learner:
@@ -105,7 +109,8 @@ class StepUpdate:
                 parts = tuple(map(tuple, split_evenly(shaped.samples, train.substeps)))
                 update = Update(self._step, parts, tuple(self._accumulated), learner.loss, optimizer)
                 with plugin_boundary(learner.label, "update"):
-                    metrics = {**await learner.policy.update(update), **metrics}
+                    reported = await learner.policy.update(update)
+                metrics = {**_finite(reported, f"{learner.label}, step {self._step}"), **metrics}
                 later = shaped.samples[sum(self._accumulated) :]
                 learner.meter.add(spent_on_training(_n_tokens(later), train, scored=0))
         metrics["skipped"] = float(not shaped.samples)
@@ -154,3 +159,11 @@ def streaming_obstacle(recipe: Recipe, capabilities: PolicyCapabilities) -> str:
 
 def _n_tokens(samples: Sequence[TrainingSample | LossSample]) -> int:
     return sum(len(sample.prompt_tokens) + len(sample.tokens) for sample in samples)
+
+
+def _finite(metrics: Mapping[str, float], where: str) -> dict[str, float]:
+    """The metrics that can be recorded. A warning names the others."""
+    others = sorted(name for name, value in metrics.items() if not math.isfinite(value))
+    if others:
+        _log.warning("%s: not recorded, because they are not finite: %s", where, ", ".join(others))
+    return {name: value for name, value in metrics.items() if name not in others}

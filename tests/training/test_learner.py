@@ -311,3 +311,17 @@ def test_step_whose_samples_are_all_filtered_by_mismatch_is_skipped_and_trains_n
     assert (row["train/skipped"], row["train/rejected"]) == (1.0, 1.0)
     assert row["cost/train_tokens"] == 0
     assert row["cost/scored_tokens"] > 0
+
+
+def test_metrics_that_are_not_finite_are_named_and_not_recorded(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Diverged(Policy):
+        async def update(self, update: Any) -> Any:
+            return {**await super().update(update), "loss": float("nan"), "grad_norm": float("inf"), "tokens": 7.0}
+
+    run, _, _ = play(tmp_path / "run", with_train(steps=1), Diverged([0.0] * 3))
+    (row,) = run.rows("metrics")
+    assert row["train/tokens"] == 7.0
+    assert not {"train/loss", "train/grad_norm"} & set(row)
+    assert "step 0: not recorded, because they are not finite: grad_norm, loss" in caplog.text

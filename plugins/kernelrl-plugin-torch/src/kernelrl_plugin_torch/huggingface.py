@@ -165,11 +165,18 @@ class HuggingFaceModel:
         return _Decoder(self.module, rows, shape, self.device)
 
     def score(self, batch: Sequence[PromptAndReply]) -> Scores:
-        kept = max(len(pair.reply) for pair in batch) + 1
-        padded = _left_padded([(*pair.prompt, *pair.reply) for pair in batch], self.device)
-        logits = self.module(**padded, use_cache=False, logits_to_keep=kept).logits
-        # Replies end at the right edge: the n positions before the last one predict a reply of n tokens.
-        predicted = [logits[row, kept - 1 - len(pair.reply) : kept - 1] for row, pair in enumerate(batch)]
+        rows = [(*pair.prompt, *pair.reply) for pair in batch]
+        longest = max(map(len, rows))
+        # No token attends to padding on its right, so no mask is needed. With one, the gradient that cuDNN computes can
+        # be NaN if the length is 64 more than a multiple of 128 (pytorch/pytorch#196678).
+        tokens = torch.tensor([[*row, *[0] * (longest - len(row))] for row in rows], device=self.device)
+        # The position before a token predicts it.
+        first = min(len(pair.prompt) for pair in batch) - 1
+        kept = torch.arange(first, longest - 1, device=self.device)
+        logits = self.module(input_ids=tokens, use_cache=False, logits_to_keep=kept).logits
+        predicted = [
+            logits[row, len(pair.prompt) - 1 - first : len(rows[row]) - 1 - first] for row, pair in enumerate(batch)
+        ]
         distribution = F.log_softmax(tempered(torch.cat(predicted).float(), batch), dim=-1)
         targets = torch.tensor([token for pair in batch for token in pair.reply], dtype=torch.long, device=self.device)
         with torch.no_grad():

@@ -5,8 +5,9 @@ Policy `torch` and the Tinker-compatible server both train through `Learner`, so
 
 from __future__ import annotations
 
+import logging
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +18,9 @@ from kernelrl_core.api.policies import OptimizerSettings
 from kernelrl_plugin_torch.language_model import LanguageModel, PromptAndReply, Scores
 from kernelrl_plugin_torch.losses import token_loss
 
-__all__ = ["Datum", "Learner", "Totals", "mean_gap", "micro_batches"]
+__all__ = ["Datum", "Learner", "Totals", "clipped_step", "mean_gap", "micro_batches"]
+
+_log = logging.getLogger(__name__)
 
 
 class Datum(NamedTuple):
@@ -108,7 +111,7 @@ class Learner:
         return seen
 
     def update(self, settings: OptimizerSettings) -> float:
-        """Make one optimizer step; returns the gradient's norm before clipping."""
+        """Make one optimizer step; returns the gradient's norm before clipping. See `clipped_step`."""
         for group in self._optimizer.param_groups:
             group.update(
                 lr=settings.learning_rate,
@@ -117,10 +120,7 @@ class Learner:
                 weight_decay=settings.weight_decay,
             )
         limit = float("inf") if settings.max_grad_norm is None else settings.max_grad_norm
-        norm = torch.nn.utils.clip_grad_norm_(self._parameters, limit)
-        self._optimizer.step()
-        self._optimizer.zero_grad(set_to_none=True)
-        return float(norm)
+        return clipped_step(self._optimizer, self._parameters, limit)
 
     def take_gradients(self) -> list[Tensor | None]:
         """Remove and return the accumulated gradients; `put_gradients` restores them."""
@@ -137,6 +137,22 @@ class Learner:
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         self._optimizer.load_state_dict(dict(state))
+
+
+def clipped_step(optimizer: torch.optim.Optimizer, parameters: Iterable[Tensor], max_norm: float) -> float:
+    """Clip the gradient, make an optimizer step, and clear the gradient. A gradient that is not finite makes no step,
+    because it would leave no weight finite.
+
+    Returns:
+        The gradient's norm before clipping.
+    """
+    norm = float(torch.nn.utils.clip_grad_norm_(parameters, max_norm))
+    if math.isfinite(norm):
+        optimizer.step()
+    else:
+        _log.warning("a gradient is not finite: no optimizer step")
+    optimizer.zero_grad(set_to_none=True)
+    return norm
 
 
 def _counted(datum: Datum) -> Sequence[bool]:

@@ -23,6 +23,7 @@ from kernelrl_core.api.policies import Message, Prompt, WarmStartExample, contin
 from kernelrl_plugin_torch.config import TorchConfig, WarmStart
 from kernelrl_plugin_torch.files import read_tensors, write_tensors
 from kernelrl_plugin_torch.language_model import LanguageModel, PromptAndReply, rendered
+from kernelrl_plugin_torch.learner import clipped_step
 
 __all__ = ["WarmStartCache", "train_on_demonstrations", "warm_start_key"]
 
@@ -63,11 +64,9 @@ def train_on_demonstrations(
             raise InterruptedError("the warm start was stopped")
         loss = -model.score(corpus.draw(generator, settings)).logprobs.mean()
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(parameters, settings.max_grad_norm)
         for group in optimizer.param_groups:
             group["lr"] = settings.learning_rate * _schedule(step, settings.steps)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
+        clipped_step(optimizer, parameters, settings.max_grad_norm)
         regular = step % max(1, settings.steps // 10) == 0 or step == settings.steps - 1
         if regular or time.monotonic() - told >= _LINE_EVERY_S:
             told = time.monotonic()

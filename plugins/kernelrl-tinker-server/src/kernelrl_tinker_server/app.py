@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
+import math
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
@@ -344,7 +345,7 @@ class _Server:
         )
 
         def response(norm: float) -> dict[str, Any]:
-            return {"metrics": {"grad_norm:mean": norm}}
+            return {"metrics": {"grad_norm:mean": norm} if math.isfinite(norm) else {}}
 
         key = ("train", run, body.get("seq_id"))
         return self._later(key, lambda engine: engine.update(run, settings), response, model_id=run)
