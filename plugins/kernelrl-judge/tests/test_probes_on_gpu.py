@@ -87,3 +87,10 @@ def test_a_large_honest_kernel_passes_harder_inputs(evaluations: Evaluations) ->
         evaluations, reference, reference, "torch.randn(131072, 1024), torch.randn(131072, 1024)", timing=True
     )
     assert (found.outcome, suspect_rules(found)) == (Outcome.CORRECT, []), found.message
+
+
+def test_kernels_are_attributed_if_the_last_call_has_other_sizes(evaluations: Evaluations) -> None:
+    reference = module("return x * 2.0 + z")
+    found = evaluated(evaluations, reference, reference, probes=("sizes", "operators"), trials=1, timing=False)
+    assert found.outcome is Outcome.CORRECT, found.message
+    assert "library_operators" in {finding.rule for finding in found.findings}

@@ -396,7 +396,11 @@ class _CandidateRun:
             draws = self._check(trials, reference)
             if self._trials_failed or self._has_ended:
                 return
-            measurement = self._prepare_windows(recorder, recordings, trials, draws) if self._timing_planned else None
+            measurement = None
+            if self._timing_planned:
+                measurement = self._prepare_windows(recorder, recordings, trials, draws)
+            else:
+                trials.record_task(draws.reference)
         measured = None if measurement is None else self._measure(draws.reference, measurement)
         with session.lease.held(alone=False), self._phase("ownership"):
             self._ownership = measure_ownership(recordings, draws.reference, recorder, tolerance(settings))

@@ -105,6 +105,17 @@ class ReplayTrials:
         mismatch = self._compared(reference, Trial(call.inputs, call.expected), compare)
         return result if mismatch is None else StressResult(mismatch)
 
+    def record_task(self, reference: Reference) -> None:
+        """Record a call of the task, unless the last recording is one: a call on harder inputs may have other shapes.
+
+        Raises:
+            NotRecorded: the candidate cannot be recorded.
+            What `RunnerChannel.expect` raises.
+        """
+        trial = reference.trial(0)
+        if not self._recordings.fits([trial.inputs]):
+            self._record(reference, trial)
+
     def _compared(self, reference: Reference, trial: Trial, compare: Callable[[], Mismatch | None]) -> Mismatch | None:
         """Mismatch of one replay.
 
@@ -126,24 +137,27 @@ class ReplayTrials:
         Args:
             is_new: record the call first.
         """
-        recordings, imposed = self._recordings, reference.imposed_state
+        recordings = self._recordings
         if is_new:
-            recordings.leave()
-            impose(self._session, reference)
-            recordings.record(
-                [trial.inputs],
-                warm_inputs(reference, trial.inputs),
-                trial.expected,
-                (1,),
-                imposed=imposed,
-                changed=reference.changed_state,
-            )
+            self._record(reference, trial)
         mismatch = recordings.mismatch(trial.expected)
         if mismatch is not None:
             return mismatch
-        recordings.write([trial.inputs], imposed)
+        recordings.write([trial.inputs], reference.imposed_state)
         self.call_us.append(recordings.run().calls_us)
         return None
+
+    def _record(self, reference: Reference, trial: Trial) -> None:
+        self._recordings.leave()
+        impose(self._session, reference)
+        self._recordings.record(
+            [trial.inputs],
+            warm_inputs(reference, trial.inputs),
+            trial.expected,
+            (1,),
+            imposed=reference.imposed_state,
+            changed=reference.changed_state,
+        )
 
     def _compare_effects(self, reference: Reference, trial: Trial) -> Mismatch | None:
         """Mismatch of the inputs and of the state after a call."""
