@@ -3,11 +3,11 @@
     python benchmarks/learning.py run --folder DIR --budget-s 540 --gpus 0,1,2 main:0 main:1 main:2
     python benchmarks/learning.py pack --folder DIR --into PARTS
     python benchmarks/learning.py unpack --folder DIR --from PARTS
-    python benchmarks/learning.py page --folder DIR --page docs/results.md
+    python benchmarks/learning.py page --folder DIR --page docs/results.md --notes benchmarks/learning_notes.md
 
 A slice starts or resumes runs of the recipe `smollm2_gpu`, one on each GPU, and stops each after the last step that
-fits into the time. `pack` writes their state into small files, and `unpack` restores it on another machine. No
-command uses a network.
+fits into the time. `pack` writes their state into small files, and `unpack` restores it on another machine. `page`
+begins with what people write about the runs (`--notes`). No command uses a network.
 
 | arm | what differs from `main` |
 |---|---|
@@ -50,7 +50,7 @@ K = 8
 SHOWN = ("correct", "fast_1")
 STAGES = {
     "sampling": "time/sample_max",
-    "evaluating": "time/rollout",
+    "evaluating and waiting": "time/rollout",
     "learning": "time/train",
     "saving": "time/save_checkpoint",
 }
@@ -212,11 +212,11 @@ def differences(arm: Arm) -> list[PairedDifference]:
 
 
 def stage_seconds(run: RunDir) -> Mapping[str, float]:
-    """Mean seconds per step by stage, without the first step; evaluation is the rollout after the last reply."""
+    """Mean seconds per step by stage, without the first step; evaluation is the rollout without the sampling."""
     rows = run.rows("metrics")
     rows = rows[1:] or rows
     means = {name: statistics.fmean(row.get(key, 0.0) for row in rows) for name, key in STAGES.items()}
-    means["evaluating"] -= means["sampling"]
+    means["evaluating and waiting"] -= means["sampling"]
     return means | {"whole step": statistics.fmean(row["time/total"] for row in rows)}
 
 
@@ -254,7 +254,7 @@ def best_novel(arm: Arm, known: Iterable[str], reference: Iterable[Result]) -> t
 # --- the page -------------------------------------------------------------------------------------------------------
 
 
-def write_page(folder: Path, page: Path, recipe: str) -> None:
+def write_page(folder: Path, page: Path, recipe: str, notes: Path | None) -> None:
     arms = arms_of(folder)
     if "main" not in arms or not arms["main"].before:
         raise SystemExit(f"{folder}: no finished run of the arm main with an evaluation at its start")
@@ -269,6 +269,7 @@ def write_page(folder: Path, page: Path, recipe: str) -> None:
         "SmolLM2-135M-Instruct writes Triton kernels for held-out combinations of operations (recipe `smollm2_gpu`). "
         "Intervals are 95 % intervals over tasks, paired where values are compared; they do not cover the luck of a "
         "training run, which the seeds show.\n",
+        *([] if notes is None else [notes.read_text(encoding="utf-8")]),
         "## Training\n",
         *differences_table(arms),
         f"\n*pass@{K}*: mean over the seeds. *Hack gap*: correct samples that failed on other inputs, of those that "
@@ -363,8 +364,9 @@ def curve_table(main: Arm) -> list[str]:
         f"|{'---|' * (len(keys) + 1)}",
     ]
     runs = [run.rows("metrics") for run in main.runs]
-    for start in range(0, max(map(len, runs)), 5):
-        cells = [f"{start + 1}–{start + 5}"]
+    n_steps = max(map(len, runs))
+    for start in range(0, n_steps, 5):
+        cells = [f"{start + 1}–{min(start + 5, n_steps)}"]
         for key in keys.values():
             values = [mean(row[key] for row in rows[start : start + 5] if key in row) for rows in runs]
             cells.append(", ".join("–" if value is None else f"{value:.2f}" for value in values))
@@ -421,6 +423,7 @@ def main() -> int:
     parser.add_argument("--into", type=Path, help="directory of the packed files")
     parser.add_argument("--from", dest="origin", type=Path, help="directory of the packed files")
     parser.add_argument("--page", type=Path, help="file of the page")
+    parser.add_argument("--notes", type=Path, help="text at the beginning of the page")
     parser.add_argument("runs", nargs="*", metavar="ARM:SEED")
     options = parser.parse_intermixed_args()
     if options.command == "run":
@@ -435,7 +438,7 @@ def main() -> int:
     elif options.command == "unpack":
         unpack(options.folder, sorted(options.origin.glob("state.*")))
     else:
-        write_page(options.folder, options.page, options.recipe)
+        write_page(options.folder, options.page, options.recipe, options.notes)
     return 0
 
 

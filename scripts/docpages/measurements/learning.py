@@ -184,32 +184,6 @@ LEARNING = (
         "with a dynamic cache, and finished none in 60 s with a static one, for which it compiles the model.",
     ),
     Measurement(
-        "A pretrained model on a GPU",
-        ("smollm2_gpu.json",),
-        "learning",
-        "Recipe `smollm2_gpu` with one seed, 90 steps of warm start and 64 samples per step.",
-        (
-            figures(
-                ("held-out kernels after the warm start", "held_out_after_warm_start|num_samples"),
-                ("correct", "held_out_after_warm_start|correct_rate", "%"),
-                ("built", "held_out_after_warm_start|compile_rate", "%"),
-            ),
-            rows(
-                "steps",
-                ("step", "step"),
-                ("correct", "kernel/correct_rate", "%"),
-                ("reward", "reward/mean"),
-                ("seconds", "time/total"),
-                ("waiting for a worker or device", "time/in_waiting"),
-                ("evaluating", "time/in_evaluating"),
-                ("sampling", "time/in_sampling"),
-                ("training", "time/in_training"),
-            ),
-        ),
-        "It shows that the parts work together, not that the model learns: other seeds, controls and the held-out "
-        "tasks at the end were not run.",
-    ),
-    Measurement(
         "Feedback in the second turn",
         ("multi_turn_feedback.json",),
         "multi_turn_feedback",
