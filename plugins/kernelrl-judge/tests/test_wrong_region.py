@@ -43,6 +43,7 @@ EVERY = slice(None)
         ((8, 1000), at((EVERY, 5)), "single", "column 5"),
         ((8, 1000), at((EVERY, slice(127, None, 128))), "stride", "every 128th column from 127 on (7 of 1000)"),
         ((8, 1000), at((EVERY, slice(0, None, 2))), "stride", "every second column from 0 on (500 of 1000)"),
+        ((5_000_001,), at(slice(6, None, 8)), "stride", "every 8th element from 6 on (625000 of 5000001)"),
         ((64, 10), at(slice(50, None)), "tail", "the last 14 of 64 rows"),
         ((64, 10), at(slice(8, 16)), "range", "rows 8 to 15 of 64"),
         (
@@ -78,3 +79,10 @@ def test_places_are_spread_over_all_wrong_elements() -> None:
     places = spread_places(wrong, 11)
     assert (places[0].item(), places[-1].item(), len(places)) == (5000, 9999, 11)
     assert bool(wrong.flatten()[places].all())
+
+
+def test_the_same_places_of_each_block_of_a_large_output_are_found() -> None:
+    wrong = torch.zeros(5_000_001, dtype=torch.bool)
+    for place in (5, 6, 7):
+        wrong[place::8] = True
+    assert wrong_region(wrong).text == "the last 3 of every 8 elements"

@@ -32,7 +32,6 @@ _HUGE = 1e30
 _FEW = 4
 """Largest number of places at an end that a wrong bound leaves."""
 _LEAST_BLOCK = 16
-_MAX_SHIFTED = 1 << 24
 _LINES = 16
 """Number of rows or columns in which a relation is looked for."""
 _RARE = 0.01
@@ -193,10 +192,9 @@ def _relation(
     copied = _copied(sample, expected, inputs)
     if copied is not None:
         return copied
-    if expected.numel() <= _MAX_SHIFTED:
-        moved = _moved(expected, actual, wrong)
-        if moved is not None:
-            return moved
+    moved = _moved(sample, expected)
+    if moved is not None:
+        return moved
     return _scaled(sample, expected, actual, wrong)
 
 
@@ -209,32 +207,36 @@ def _copied(sample: _Sample, expected: torch.Tensor, inputs: Sequence[Any]) -> M
     return None
 
 
-def _moved(expected: torch.Tensor, actual: torch.Tensor, wrong: torch.Tensor) -> MismatchCause | None:
+def _moved(sample: _Sample, expected: torch.Tensor) -> MismatchCause | None:
     """Elements of other places."""
-    want, got = decoded(expected).double(), decoded(actual).to(expected.device).double()
-    n_axes = want.dim()
+    shape, n_axes = expected.shape, expected.dim()
+    indices = torch.unravel_index(sample.places, shape)
+
+    def are_those_of(others: Sequence[torch.Tensor]) -> bool:
+        values = decoded(expected[tuple(index.to(expected.device) for index in others)])
+        return _most(_near(sample.actual, values.double().cpu()))
+
     if n_axes >= 2:
-        turned = want.transpose(-1, -2)
-        if turned.shape == want.shape and _agree(got, turned, wrong):
+        *leading, row, column = indices
+        n_rows, n_columns = shape[-2:]
+        if n_rows == n_columns and are_those_of([*leading, column, row]):
             return MismatchCause(Cause.TRANSPOSED, "the last two axes are exchanged.")
-        if want.shape[-1] != want.shape[-2] and _agree(got, turned.reshape(want.shape), wrong):
-            return MismatchCause(Cause.TRANSPOSED, "the output is stored with the last two axes exchanged.")
-    for axis in range(n_axes):
-        if want.shape[axis] < _LEAST:
+        if n_rows != n_columns:
+            *leading, column, row = torch.unravel_index(sample.places, (*shape[:-2], n_columns, n_rows))
+            if are_those_of([*leading, row, column]):
+                return MismatchCause(Cause.TRANSPOSED, "the output is stored with the last two axes exchanged.")
+    for axis, size in enumerate(shape):
+        if size < _LEAST:
             continue
+        before, index, after = indices[:axis], indices[axis], indices[axis + 1 :]
         for step in (1, -1):
-            if _agree(got, want.roll(-step, axis), wrong):
+            if are_those_of([*before, (index + step) % size, *after]):
                 named = "element" if n_axes == 1 else f"index along axis {axis}"
                 which = "next" if step == 1 else "previous"
                 return MismatchCause(Cause.SHIFTED, f"the wrong elements are those of the {which} {named}.")
-        if _agree(got, want.flip(axis), wrong):
+        if are_those_of([*before, size - 1 - index, *after]):
             return MismatchCause(Cause.SHIFTED, f"axis {axis} is reversed.")
     return None
-
-
-def _agree(got: torch.Tensor, other: torch.Tensor, wrong: torch.Tensor) -> bool:
-    """Whether most wrong elements equal those of another tensor of the same shape."""
-    return _most(_near(got[wrong], other[wrong]))
 
 
 def _scaled(sample: _Sample, expected: torch.Tensor, actual: torch.Tensor, wrong: torch.Tensor) -> MismatchCause | None:

@@ -14,8 +14,6 @@ _NEARLY_ALL = 0.98
 """Share of wrong elements above which a region needs no description."""
 _FULL = 0.9
 """Share of wrong elements in a region above which it counts as wrong as a whole."""
-_MAX_PERIODIC = 1 << 22
-"""Largest number of elements whose places in memory are searched for a period."""
 _MAX_TRIANGLE = 1 << 24
 _LISTED_AT_ONCE = 1 << 22
 """Elements whose wrong ones are listed at once: a list takes eight bytes for each."""
@@ -45,36 +43,48 @@ class WrongRegion:
 class _Axis:
     """Wrong places along one axis, or in memory order."""
 
-    places: torch.Tensor
-    """[n] the places, ascending."""
-    size: int
+    is_wrong: torch.Tensor
+    """[size] truth value of each place."""
+    n_places: int
+    first: int
+    last: int
     one: str
     """Word for one place."""
     many: str
-    suffix: str = ""
+    suffix: str
+
+    @classmethod
+    def of(cls, is_wrong: torch.Tensor, one: str, many: str, suffix: str = "") -> _Axis:
+        """The axis with these wrong places, of which there is at least one."""
+        numbers = is_wrong.to(torch.uint8)
+        last = len(numbers) - 1 - int(numbers.flip(0).argmax())
+        return cls(is_wrong, int(is_wrong.sum()), int(numbers.argmax()), last, one, many, suffix)
+
+    @property
+    def size(self) -> int:
+        return len(self.is_wrong)
 
     @property
     def is_whole(self) -> bool:
-        return len(self.places) == self.size
+        return self.n_places == self.size
 
     def region(self) -> WrongRegion:
         """The places in words."""
-        first, last, n_places = int(self.places[0]), int(self.places[-1]), len(self.places)
-        pattern, text = self._named(first, last, n_places)
-        return WrongRegion(pattern, text + self.suffix, self.size, first, last)
+        pattern, text = self._named()
+        return WrongRegion(pattern, text + self.suffix, self.size, self.first, self.last)
 
-    def _named(self, first: int, last: int, n_places: int) -> tuple[str, str]:
+    def span(self) -> WrongRegion:
+        """All places from the first to the last in words."""
+        pattern, text = self._consecutive()
+        return WrongRegion(pattern, text + self.suffix, self.size, self.first, self.last)
+
+    def _named(self) -> tuple[str, str]:
+        first, last, n_places = self.first, self.last, self.n_places
         if last - first + 1 == n_places:
-            if last == self.size - 1 and first:
-                return "tail", self._part("last", n_places)
-            if not first:
-                return "head", self._part("first", n_places)
-            if n_places == 1:
-                return "single", f"{self.one} {first}"
-            return "range", f"{self.many} {first} to {last} of {self.size}"
-        steps = self.places.diff()
-        step = int(steps[0])
-        if n_places >= _LEAST_REPEATS and bool((steps == step).all()):
+            return self._consecutive()
+        step = 1 + int(self.is_wrong[first + 1 :].to(torch.uint8).argmax())
+        on_steps = self.is_wrong[first : last + 1 : step]
+        if n_places >= _LEAST_REPEATS and len(on_steps) == n_places and bool(on_steps.all()):
             end = "" if last + step >= self.size else f" to {last}"
             every = "every second" if step == 2 else f"every {_ordinal(step)}"
             return "stride", f"{every} {self.one} from {first} on{end} ({n_places} of {self.size})"
@@ -82,6 +92,16 @@ class _Axis:
         if repeated:
             return "stride", repeated
         return "scattered", f"{n_places} of {self.size} {self.many}"
+
+    def _consecutive(self) -> tuple[str, str]:
+        n_places = self.last - self.first + 1
+        if self.last == self.size - 1 and self.first:
+            return "tail", self._part("last", n_places)
+        if not self.first:
+            return "head", self._part("first", n_places)
+        if n_places == 1:
+            return "single", f"{self.one} {self.first}"
+        return "range", f"{self.many} {self.first} to {self.last} of {self.size}"
 
     def _part(self, word: str, n_places: int) -> str:
         return f"the {word} {self.one}" if n_places == 1 else f"the {word} {n_places} of {self.size} {self.many}"
@@ -91,14 +111,14 @@ class _Axis:
         for period in _PERIODS:
             if self.size < _LEAST_REPEATS * period:
                 break
-            residues = torch.unique(self.places % period)
+            residues = self._residues(period)
             n_residues = len(residues)
             if 2 * n_residues > period:
                 continue
-            n_such = sum(len(range(int(residue), self.size, period)) for residue in residues)
-            if len(self.places) < _FULL * n_such:
+            n_such = sum(len(range(residue, self.size, period)) for residue in residues)
+            if self.n_places < _FULL * n_such:
                 continue
-            low, high = int(residues[0]), int(residues[-1])
+            low, high = residues[0], residues[-1]
             if high - low + 1 != n_residues:
                 return f"{n_residues} of every {period} {self.many}"
             if high == period - 1:
@@ -107,6 +127,14 @@ class _Axis:
                 return f"the first {n_residues} of every {period} {self.many}"
             return f"places {low} to {high} of every {period} {self.many}"
         return ""
+
+    def _residues(self, period: int) -> list[int]:
+        """The remainders of the places divided by a period, ascending."""
+        n_whole = self.size // period * period
+        found = self.is_wrong[:n_whole].view(-1, period).any(0)
+        found[: self.size - n_whole] |= self.is_wrong[n_whole:]
+        residues: list[int] = found.nonzero().flatten().tolist()
+        return residues
 
 
 def wrong_region(wrong: torch.Tensor) -> WrongRegion:
@@ -120,7 +148,7 @@ def wrong_region(wrong: torch.Tensor) -> WrongRegion:
         return WrongRegion("all", "all of them")
     axes = _axes(wrong)
     restricted = [axis for axis in axes if not axis.is_whole]
-    box_share = n_wrong / math.prod(len(axis.places) for axis in axes)
+    box_share = n_wrong / math.prod(axis.n_places for axis in axes)
     diagonal = _beside_the_diagonal(wrong, n_wrong) if box_share < _FULL else None
     if diagonal is not None:
         return diagonal
@@ -172,7 +200,7 @@ def _axes(wrong: torch.Tensor) -> list[_Axis]:
         others = tuple(other for other in range(n_axes) if other != number)
         touched = wrong.any(dim=others) if others else wrong
         one, many, suffix = _words(number, n_axes)
-        found.append(_Axis(touched.nonzero().flatten().cpu(), wrong.shape[number], one, many, suffix))
+        found.append(_Axis.of(touched, one, many, suffix))
     return found
 
 
@@ -189,23 +217,17 @@ def _in_memory_order(wrong: torch.Tensor, n_wrong: int, box_share: float) -> Wro
     """A region of consecutive or repeating places in memory, where axes describe it less well."""
     if wrong.dim() < 2:
         return None
-    flat = wrong.flatten()
-    first = int(flat.to(torch.uint8).argmax())
-    last = len(flat) - 1 - int(flat.flip(0).to(torch.uint8).argmax())
-    share = n_wrong / (last - first + 1)
-    is_part = first > 0 or last < len(flat) - 1
+    flat = _Axis.of(wrong.flatten(), "element", "elements")
+    share = n_wrong / (flat.last - flat.first + 1)
+    is_part = flat.first > 0 or flat.last < flat.size - 1
     if is_part and share >= _FULL and share > box_share:
-        ends = torch.arange(first, last + 1) if last - first < _MAX_PERIODIC else torch.tensor([first, last])
-        if len(ends) == last - first + 1:
-            region = _Axis(ends, len(flat), "element", "elements").region()
-            return attrs.evolve(region, text=f"{region.text}, in memory order")
-        text = f"elements {first} to {last} of {len(flat)}, in memory order"
-        return WrongRegion("range", text, len(flat), first, last)
-    if box_share >= _FULL or len(flat) > _MAX_PERIODIC or n_wrong < _LEAST_REPEATS:
+        region = flat.span()
+    elif box_share >= _FULL or n_wrong < _LEAST_REPEATS:
         return None
-    region = _Axis(flat.nonzero().flatten().cpu(), len(flat), "element", "elements").region()
-    if region.pattern != "stride":
-        return None
+    else:
+        region = flat.region()
+        if region.pattern != "stride":
+            return None
     return attrs.evolve(region, text=f"{region.text}, in memory order")
 
 
