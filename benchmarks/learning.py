@@ -11,7 +11,7 @@ begins with what people write about the runs (`--notes`). No command uses a netw
 
 | arm | what differs from `main` |
 |---|---|
-| `rate0` | learning rate 0, one step: the warm-started model |
+| `rate0` | learning rate 0, one step: the warm-started model, with which the other arms of its seed are compared |
 | `best_of_n` | the same; the evaluations of training are spread over the held-out tasks as further samples |
 | `longer_warm_start` | four times the supervised training, learning rate 0 |
 | `multi_turn`, `blank_feedback` | two turns; the second with the feedback, or without its content |
@@ -67,7 +67,7 @@ def overrides_of(arm: str, recipe: str, changes: Sequence[str]) -> tuple[str, ..
     Raises:
         SystemExit: there is no such arm.
     """
-    untrained = ("train.learning_rate=0", "train.steps=1", "train.tasks_per_step=1", "eval.at_start=false")
+    untrained = ("train.learning_rate=0", "train.steps=1", "train.tasks_per_step=1")
     loaded = load_recipe(recipe, list(changes), registry=registry()).recipe
     train, held_out = loaded.train, loaded.eval
     evaluations = (train.steps or 0) * train.tasks_per_step * train.group_size
@@ -85,8 +85,9 @@ def overrides_of(arm: str, recipe: str, changes: Sequence[str]) -> tuple[str, ..
     }
     if arm not in arms:
         raise SystemExit(f"no arm {arm!r}; there are {', '.join(arms)}")
-    decided = {override.partition("=")[0] for override in arms[arm]}
-    return (*arms[arm], *(change for change in changes if change.partition("=")[0] not in decided))
+    own = (*arms[arm], "eval.at_start=false")
+    decided = {override.partition("=")[0] for override in own}
+    return (*own, *(change for change in changes if change.partition("=")[0] not in decided))
 
 
 def jobs_of(names: Iterable[str], recipe: str, changes: Sequence[str]) -> list[Job]:
@@ -109,7 +110,7 @@ class Arm:
     name: str
     runs: tuple[RunDir, ...]
     before: tuple[Result, ...]
-    """After the warm start; empty without an evaluation there."""
+    """After the warm start: of the runs, or else of the arm `rate0` with the same seeds; empty without either."""
     after: tuple[Result, ...]
 
 
@@ -120,14 +121,29 @@ def arms_of(folder: Path) -> dict[str, Arm]:
         run = RunDir(path)
         if run.state()[0] == "finished":
             found.setdefault(path.name.rpartition("-")[0], []).append(run)
-    arms = {}
-    for name, runs in found.items():
-        first = [row for run in runs for row in run.rows("metrics")[:1]]
-        started = all(any(key.startswith("eval_start/") for key in row) for row in first)
-        before = tuple(result for run in runs for result in read_results(f"{run.path}@0")) if started else ()
-        after = tuple(result for run in runs for result in read_results(str(run.path)))
-        arms[name] = Arm(name, tuple(runs), before, after)
-    return arms
+    after = {run.path.name: tuple(read_results(str(run.path))) for runs in found.values() for run in runs}
+    return {
+        name: Arm(name, tuple(runs), _before(name, runs, after), _together(after[run.path.name] for run in runs))
+        for name, runs in found.items()
+    }
+
+
+def _before(name: str, runs: Sequence[RunDir], after: Mapping[str, tuple[Result, ...]]) -> tuple[Result, ...]:
+    """
+    Args:
+        after: results at the end of finished runs by their names.
+    """
+    first = [row for run in runs for row in run.rows("metrics")[:1]]
+    if all(any(key.startswith("eval_start/") for key in row) for row in first):
+        return _together(tuple(read_results(f"{run.path}@0")) for run in runs)
+    untrained = [f"rate0-{run.path.name.rpartition('-')[2]}" for run in runs]
+    if name == "rate0" or not all(run in after for run in untrained):
+        return ()
+    return _together(after[run] for run in untrained)
+
+
+def _together(results: Iterable[tuple[Result, ...]]) -> tuple[Result, ...]:
+    return tuple(result for of_run in results for result in of_run)
 
 
 def turns_of(results: Iterable[Result]) -> list[tuple[str, Turn]]:
@@ -257,12 +273,11 @@ def best_novel(arm: Arm, known: Iterable[str], reference: Iterable[Result]) -> t
 def write_page(folder: Path, page: Path, recipe: str, notes: Path | None) -> None:
     arms = arms_of(folder)
     if "main" not in arms or not arms["main"].before:
-        raise SystemExit(f"{folder}: no finished run of the arm main with an evaluation at its start")
+        raise SystemExit(f"{folder}: no finished runs of the arms main and rate0 with one seed")
     main, known = arms["main"], demonstrations(load_recipe(recipe, (), registry=registry()))
-    reference = (
-        *main.before,
-        *(result for name in ("rate0", "best_of_n") if name in arms for result in arms[name].after),
-    )
+    untrained = (result for name in ("rate0", "best_of_n") if name in arms for result in arms[name].after)
+    # Results before the training may be those of `rate0`.
+    reference = [*{id(result): result for result in (*main.before, *untrained)}.values()]
     lines = [
         "# Results: a pretrained model on one GPU\n",
         "<!-- Generated by benchmarks/learning.py from the files of the runs. Edit it there. -->\n",
