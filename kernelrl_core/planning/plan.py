@@ -21,6 +21,7 @@ from kernelrl_core.recipe.prerequisites import (
 )
 from kernelrl_core.recipe.schema import EvalSettings, PriceSettings, Recipe
 from kernelrl_core.rollout.episode import logprobs_temperature
+from kernelrl_core.rollout.session import require_trainable
 from kernelrl_core.tasks.curriculum import TaskSchedule
 from kernelrl_core.tasks.selection import eval_tasks, listed, training_tasks
 from kernelrl_core.types import Example, Message, Task
@@ -40,8 +41,9 @@ def preflight(recipe: Recipe, registry: Registry) -> None:
 
     Raises:
         MissingPrerequisite: lists all missing prerequisites.
-        UsageError: an empty split, or contradictions in the batches.
+        UsageError: a policy that cannot learn, an empty split, or contradictions in the batches.
     """
+    require_trainable(recipe)
     require_prerequisites(recipe_uses(recipe), spec_of(recipe), registry)
     tasks = registry.make("tasks", recipe.tasks)
     TaskSchedule(training_tasks(tasks, recipe.train, recipe.eval.split)[0], recipe)

@@ -27,7 +27,7 @@ from kernelrl_core.runs.checkpoints import begin_from, load_checkpoint
 from kernelrl_core.storage import cache_directory
 from kernelrl_core.types.seeds import derived_seed
 
-__all__ = ["Session", "open_session", "require_learning"]
+__all__ = ["Session", "open_session", "require_learning", "require_trainable"]
 
 _log = logging.getLogger(__name__)
 
@@ -130,6 +130,16 @@ def _require_warm_start(recipe: Recipe, policy: Policy) -> None:
         )
 
 
+def require_trainable(recipe: Recipe) -> None:
+    """Refuse to train a policy that, with its options, has no loss. `require_learning` checks the started policy.
+
+    Raises:
+        UsageError: the policy cannot learn.
+    """
+    if not recipe.policy.options.capabilities().losses:
+        raise _no_learning(recipe)
+
+
 def require_learning(recipe: Recipe, policy: Policy) -> TrainablePolicy:
     """The started policy, checked for all capabilities that the recipe's training needs.
 
@@ -139,12 +149,16 @@ def require_learning(recipe: Recipe, policy: Policy) -> TrainablePolicy:
         UsageError: the policy cannot learn, or lacks the loss, the ratio or the log-probabilities of the recipe.
     """
     if not policy.capabilities.losses or not isinstance(policy, TrainablePolicy):
-        raise UsageError(
-            f"policy {recipe.policy.use!r} cannot learn",
-            fix="run kernelrl eval RECIPE, or choose another policy",
-            see="policy-options",
-        )
+        raise _no_learning(recipe)
     lacking = next(missing_capabilities(recipe.train, recipe.policy, policy.capabilities), None)
     if lacking is not None:
         raise UsageError(f"{'.'.join(lacking.path)}: {lacking.message}", fix=lacking.hint, see="policy-options")
     return policy
+
+
+def _no_learning(recipe: Recipe) -> UsageError:
+    return UsageError(
+        f"policy {recipe.policy.use!r} cannot learn with these options",
+        fix="kernelrl eval RECIPE evaluates it, kernelrl optimize TASK searches with it; or choose another policy",
+        see="policy-options",
+    )

@@ -425,10 +425,14 @@ def test_errors_of_the_first_step_are_refused_before_the_run_all_at_once(kernelr
         assert "kernel.py:1: not JSON" in refused.stderr
 
 
-def test_a_policy_that_cannot_learn_is_refused_but_can_be_evaluated(kernelrl: Run) -> None:
-    refused = kernelrl("run", "small.yaml", "--name", "a", "policy.losses=[]")
+def test_a_policy_that_cannot_learn_is_refused_before_the_run(kernelrl: Run, tmp_path: Path) -> None:
+    refused = kernelrl("run", "small.yaml", "policy.losses=[]")
     assert refused.returncode == 2
     assert "cannot learn" in refused.stderr
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_policy_that_cannot_learn_can_be_evaluated(kernelrl: Run) -> None:
     assert kernelrl("eval", "small.yaml", "policy.losses=[]", new=True).returncode == 0
 
 

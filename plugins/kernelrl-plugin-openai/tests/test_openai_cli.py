@@ -112,7 +112,7 @@ def test_an_unknown_model_is_a_usage_error_with_the_nearest_name(kernelrl: Comma
 def test_a_run_is_refused_since_the_policy_cannot_train(kernelrl: Command, server: OpenAIServer) -> None:
     done = kernelrl("run", "small.yaml")
     assert done.returncode == 2
-    assert "policy openai cannot train" in done.stderr
+    assert "policy 'openai' cannot learn" in done.stderr
     assert server.requests == []
 
 
