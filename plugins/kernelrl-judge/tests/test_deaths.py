@@ -74,6 +74,7 @@ def test_a_task_that_ends_every_judge_by_itself_is_an_error_of_the_task() -> Non
     with pytest.raises(UsageError, match="task task: its reference ends the process that runs it") as raised:
         evaluated(machine, "candidate")
     assert str(DIED) in raised.value.message
+    assert raised.value.see == "judge"
 
 
 def test_a_task_that_cannot_be_used_is_an_error_of_the_task() -> None:

@@ -96,6 +96,11 @@ def test_a_reference_that_does_not_repeat_its_output_is_an_error_of_the_task(res
         draws_random_numbers(reference_of(task(result)), limit)
 
 
+def test_the_elements_that_differ_are_counted_in_percent() -> None:
+    with pytest.raises(TaskError, match="100 % of the elements are off"):
+        draws_random_numbers(reference_of(task("x * 0 + count()")), tolerance(EvaluationSettings()))
+
+
 @pytest.mark.parametrize(
     ("result", "draws"),
     [("nn.functional.dropout(x, 0.5)", True), ("x + torch.randn_like(x)", True), ("x * 2 + 0 * torch.rand(1)", False)],

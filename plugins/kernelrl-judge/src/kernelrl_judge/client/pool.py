@@ -173,6 +173,7 @@ class JudgePool(Evaluator):
         raise UsageError(
             f"task {request.task_id}: its reference ends the process that runs it, without any kernel: {of_task}",
             fix="call Model with get_inputs() in a Python program of your own, and look above for what it printed",
+            see="judge",
         )
 
     async def require_confinement(self) -> None:

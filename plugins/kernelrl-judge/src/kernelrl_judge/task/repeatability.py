@@ -74,7 +74,7 @@ def _difference(expected: Any, output: Any, limit: Tolerance) -> str:
     if _shapes(expected) != _shapes(output):
         return "the output has another shape"
     mismatch = compare_values(expected, output, limit)
-    return "" if mismatch is None else f"{mismatch.wrong_share or 0:.3g} of the elements are off"
+    return "" if mismatch is None else f"{100 * (mismatch.wrong_share or 0):.3g} % of the elements are off"
 
 
 def _shapes(output: Any) -> list[torch.Size]:
