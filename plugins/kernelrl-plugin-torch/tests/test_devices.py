@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from kernelrl_core.api.errors import MissingPrerequisite
+from kernelrl_core.api.errors import MissingPrerequisite, UsageError
 from kernelrl_core.api.policies import DeviceLease
 from kernelrl_plugin_torch import devices
 from kernelrl_plugin_torch.config import TorchConfig
@@ -104,6 +104,31 @@ def test_waiting_ends_when_the_policy_is_closed(pretended_gpu: str) -> None:
 
     with DeviceLease(pretended_gpu, lambda: None).alone(), pytest.raises(InterruptedError):
         DeviceShare("cuda", closed).do(lambda: None)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 6918144 bytes."),
+        RuntimeError("unable to mmap 538090408 bytes from file <model.safetensors>: Cannot allocate memory (12)"),
+    ],
+)
+def test_too_little_memory_of_the_machine_is_named_with_a_fix(error: Exception) -> None:
+    def work() -> None:
+        raise error
+
+    with pytest.raises(UsageError, match="the memory of the machine is too small for the policy") as caught:
+        DeviceShare("cpu", lambda: None).do(work)
+    assert "policy.sample_rows" in caught.value.fix
+
+
+def test_another_error_of_the_model_is_not_changed() -> None:
+    def work() -> None:
+        raise RuntimeError("index out of range")
+
+    with pytest.raises(RuntimeError, match="index out of range"):
+        DeviceShare("cpu", lambda: None).do(work)
 
 
 def test_a_model_from_scratch_may_run_on_a_gpu() -> None:

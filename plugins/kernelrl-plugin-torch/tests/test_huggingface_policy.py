@@ -255,3 +255,45 @@ def test_a_directory_without_a_model_is_a_missing_prerequisite(make_context, tmp
         await policy.aclose()
 
     asyncio.run(work())
+
+
+def test_a_damaged_file_of_weights_is_a_missing_prerequisite(make_context, model_dir, tmp_path) -> None:
+    damaged = shutil.copytree(model_dir, tmp_path / "damaged")
+    content = (damaged / "model.safetensors").read_bytes()
+    (damaged / "model.safetensors").write_bytes(content[: len(content) // 2])
+
+    async def work() -> None:
+        policy = TorchPolicy(TorchConfig(model=str(damaged)))
+        with pytest.raises(MissingPrerequisite, match=r"cannot load .* not fully covered"):
+            await policy.start(make_context())
+        await policy.aclose()
+
+    asyncio.run(work())
+
+
+def test_a_weight_that_is_nan_is_an_error_of_the_start(make_context, model_dir, tmp_path) -> None:
+    net = transformers.AutoModelForCausalLM.from_pretrained(model_dir)
+    broken = shutil.copytree(model_dir, tmp_path / "broken")
+    with torch.no_grad():
+        next(net.parameters())[:, 0] = float("nan")
+    net.save_pretrained(broken)
+
+    async def work() -> None:
+        policy = TorchPolicy(TorchConfig(model=str(broken)))
+        with pytest.raises(UsageError, match="computes NaN"):
+            await policy.start(make_context())
+        await policy.aclose()
+
+    asyncio.run(work())
+
+
+def test_weights_that_became_nan_end_sampling(make_context, model_dir, sampling) -> None:
+    async def work() -> None:
+        policy = await started(make_context(), model_dir)
+        with torch.no_grad():
+            next(policy._model.module.parameters())[:, 0] = float("nan")
+        with pytest.raises(UsageError, match="computes NaN"):
+            await policy.sample(policy.render(MESSAGES), sampling(0))
+        await policy.aclose()
+
+    asyncio.run(work())

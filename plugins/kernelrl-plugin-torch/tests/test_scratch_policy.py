@@ -457,7 +457,7 @@ def test_gradients_of_a_failed_or_abandoned_step_are_discarded(
 
             with monkeypatch.context() as patch:
                 patch.setattr(learner, "backward", backward)
-                with pytest.raises(MemoryError):
+                with pytest.raises(UsageError, match="not enough memory"):
                     await work
 
         if trouble == "a step is given up":

@@ -93,7 +93,7 @@ class TorchConfig(PolicyConfig):
     """Names of the adapted modules; `all-linear`: every linear layer but the output layer; `unembed`: the output layer.
     Empty: `all-linear`."""
     dtype: Literal["float32", "bfloat16"] = "float32"
-    """With `model`: dtype of the weights."""
+    """With `model`: dtype of the weights. Many CPUs compute bfloat16 many times slower than float32."""
     device: Literal["cpu", "cuda"] = "cpu"
     """Device of the model. On a GPU it computes only while no kernel is timed there."""
     threads: PositiveInt = PositiveInt(1)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
@@ -14,10 +15,12 @@ from kernelrl_core.api.errors import MissingPrerequisite, UsageError
 from kernelrl_core.api.evaluators import HeldLease
 from kernelrl_core.api.policies import DeviceLease, gpu_device_name
 
-__all__ = ["DeviceShare", "free_memory", "usable_device"]
+__all__ = ["DeviceShare", "free_memory", "memory_error", "usable_device"]
 
 T = TypeVar("T")
 
+_NO_MEMORY = re.compile("can't allocate memory|Cannot allocate memory")
+"""Texts of PyTorch's errors when the machine has too little memory; they have no class of their own."""
 _LEAST_TURN_S = 0.25
 """Time of long work between two pauses for timed work."""
 
@@ -58,10 +61,35 @@ def free_memory(device: torch.device) -> int:
     return free
 
 
+def memory_error(error: BaseException) -> UsageError | None:
+    """What to raise for an error if too little memory of the GPU or of the machine caused it; None for another one."""
+    if isinstance(error, torch.OutOfMemoryError):
+        place, lower = "GPU", "policy.sample_rows, policy.train_tokens or evaluator.gpu_workers"
+    elif isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and _NO_MEMORY.search(str(error))):
+        place, lower = "machine", "policy.sample_rows or policy.train_tokens, or use a smaller model"
+    else:
+        return None
+    reason = (str(error) or type(error).__name__).splitlines()[0]
+    return UsageError(
+        f"the memory of the {place} is too small for the policy: {reason}", fix=f"lower {lower}", see="out-of-memory"
+    )
+
+
 def device_name() -> str:
     """Name of the GPU for device leases."""
     properties = torch.cuda.get_device_properties(0)
     return gpu_device_name(str(getattr(properties, "uuid", properties.name)))
+
+
+@contextlib.contextmanager
+def _explained_memory() -> Iterator[None]:
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        explained = memory_error(error)
+        if explained is None:
+            raise
+        raise explained from error
 
 
 class DeviceShare:
@@ -86,19 +114,15 @@ class DeviceShare:
         The memory that the work has freed is free for judges on return.
         """
         if self._device == "cpu":
-            return work()
+            with _explained_memory():
+                return work()
         usable_device(self._device)
         if self._lease is None:
             self._lease = DeviceLease(device_name(), self._check)
         with self._lease.shared() as self._held:
             try:
-                return work()
-            except torch.OutOfMemoryError as error:
-                raise UsageError(
-                    f"the memory of the GPU is too small for the policy: {str(error).splitlines()[0]}",
-                    fix="lower policy.sample_rows, policy.train_tokens or evaluator.gpu_workers",
-                    see="out-of-memory",
-                ) from error
+                with _explained_memory():
+                    return work()
             finally:
                 self._held = None
                 torch.cuda.synchronize()

@@ -56,7 +56,7 @@ def draw(logits: Tensor, numbers: Tensor, settings: Sequence[SamplingSettings | 
 
     Returns:
         Tokens, and their natural-log probabilities at `logprobs_temperature` without top_p and top_k; both [rows], on
-        the device of the logits.
+        the device of the logits. A log-probability is NaN if a logit of its row is.
     """
     logits = logits.double()
     temperature = [1.0 if s is None or s.temperature == 0 else s.temperature for s in settings]
@@ -73,7 +73,8 @@ def draw(logits: Tensor, numbers: Tensor, settings: Sequence[SamplingSettings | 
     tokens = torch.searchsorted(ladder, points, right=True)
     # After rounding a point can equal the total, which is past the last token with a positive weight.
     last = torch.searchsorted(ladder, ladder[:, -1:].contiguous())
-    tokens = torch.minimum(tokens, last)
+    # With logits that are NaN both are past the end.
+    tokens = torch.minimum(tokens, last).clamp(max=logits.shape[1] - 1)
     divisors = [1.0 if s is None else s.logprobs_temperature for s in settings]
     scaled = logits / torch.tensor(divisors, dtype=torch.float64, device=logits.device)[:, None]
     logprobs = scaled.gather(1, tokens) - scaled.logsumexp(-1, keepdim=True)

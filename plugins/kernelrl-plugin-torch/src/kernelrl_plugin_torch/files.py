@@ -1,7 +1,9 @@
-"""Files of tensors, synchronised to disk."""
+"""Files of tensors, synchronised to disk, and models in the format of Hugging Face."""
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,7 @@ import torch
 
 from kernelrl_core.api.config import sync_to_disk
 
-__all__ = ["read_tensors", "write_tensors"]
+__all__ = ["read_tensors", "save_pretrained", "write_tensors"]
 
 
 def write_tensors(path: Path, content: Mapping[str, Any]) -> None:
@@ -29,6 +31,24 @@ def write_tensors(path: Path, content: Mapping[str, Any]) -> None:
                 raise error.__context__ from None
             raise
     sync_to_disk(path)
+
+
+def save_pretrained(module: Any, directory: Path) -> None:
+    """Write a model or adapters of Hugging Face into an existing directory.
+
+    Raises:
+        OSError: the disk is full, broken or read-only.
+    """
+    from safetensors import SafetensorError
+
+    try:
+        module.save_pretrained(directory)
+    except SafetensorError as error:
+        # The system's error is in the text only.
+        number = re.search(r"os error (\d+)", str(error))
+        if number is None:
+            raise
+        raise OSError(int(number[1]), os.strerror(int(number[1])), str(directory)) from error
 
 
 def read_tensors(path: Path) -> Any:

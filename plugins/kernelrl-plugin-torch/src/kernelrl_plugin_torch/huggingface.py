@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
-import re
+import textwrap
 from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from kernelrl_core.api.errors import MissingPrerequisite, UsageError
 from kernelrl_core.api.policies import Message, prompt_opening, require_lossless_tokenizer
 from kernelrl_plugin_torch.config import TorchConfig
 from kernelrl_plugin_torch.devices import free_memory, usable_device
+from kernelrl_plugin_torch.files import save_pretrained
 from kernelrl_plugin_torch.language_model import Decoder, Prefix, PromptAndReply, Scores, tempered
 from kernelrl_plugin_torch.packaged_models import PACKAGED, converted_model
 
@@ -37,6 +37,8 @@ __all__ = ["HuggingFaceModel", "located_model"]
 transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call, unused-ignore]
 
 _BUCKET = 64
+_REASON = 200
+"""Characters of an error of transformers, which may end with a list of formats."""
 _PREFILL_PROMPTS = 32
 """Prompts in one forward pass before sampling with a static cache."""
 
@@ -63,9 +65,10 @@ class HuggingFaceModel:
         try:
             self._tokenizer = transformers.AutoTokenizer.from_pretrained(located)
             net = transformers.AutoModelForCausalLM.from_pretrained(located, dtype=dtype)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, SafetensorError) as error:
+            reason = textwrap.shorten(str(error), _REASON, placeholder=" …")
             raise MissingPrerequisite(
-                f"policy.model: cannot load {name!r}: {str(error).splitlines()[0]}",
+                f"policy.model: cannot load {name!r}: {reason}",
                 fix="use the directory of a model, or a hub id that this machine can download",
                 see="hugging-face",
             ) from error
@@ -203,15 +206,7 @@ class HuggingFaceModel:
         Raises:
             OSError: the disk is full, broken or read-only.
         """
-        module: Any = self.module
-        try:
-            module.save_pretrained(directory)
-        except SafetensorError as error:
-            # The system's error is in the text only.
-            number = re.search(r"os error (\d+)", str(error))
-            if number is None:
-                raise
-            raise OSError(int(number[1]), os.strerror(int(number[1])), str(directory)) from error
+        save_pretrained(self.module, directory)
         if not self._adapted:
             self._tokenizer.save_pretrained(directory)
 

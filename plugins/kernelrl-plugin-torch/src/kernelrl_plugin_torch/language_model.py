@@ -9,9 +9,10 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
+from kernelrl_core.api.errors import UsageError
 from kernelrl_core.api.policies import Message, Prompt
 
-__all__ = ["Decoder", "LanguageModel", "Prefix", "PromptAndReply", "Scores", "rendered", "tempered"]
+__all__ = ["Decoder", "LanguageModel", "Prefix", "PromptAndReply", "Scores", "rendered", "tempered", "undefined_model"]
 
 
 class PromptAndReply(NamedTuple):
@@ -27,6 +28,16 @@ def rendered(model: LanguageModel, messages: Sequence[Message]) -> Prompt:
     """The prompt of some messages; a final assistant message is the prefill of the reply."""
     tokens = model.render(messages)
     return Prompt(tuple(messages), tokens, model.opening(tokens))
+
+
+def undefined_model() -> UsageError:
+    """The error of a model that computes NaN."""
+    return UsageError(
+        "the model of the policy computes NaN: some of its weights are NaN or infinite",
+        fix="replace its files; if training did it, kernelrl run RECIPE --from RUN@CHECKPOINT with a lower "
+        "train.learning_rate",
+        see="hugging-face",
+    )
 
 
 class Prefix(NamedTuple):

@@ -142,6 +142,8 @@ def _convert(file: GGUFFile, directory: Path) -> None:
         ) from missing
     import torch
 
+    from kernelrl_plugin_torch.files import save_pretrained
+
     transformers.utils.logging.disable_progress_bar()
     # Recent versions keep the weights quantized by default; earlier ones have no such option.
     dequantized = {}
@@ -150,7 +152,7 @@ def _convert(file: GGUFFile, directory: Path) -> None:
     net: Any = transformers.AutoModelForCausalLM.from_pretrained(
         file.path.parent, gguf_file=file.path.name, dtype=torch.float32, **dequantized
     )
-    net.save_pretrained(directory)
+    save_pretrained(net, directory)
     _write_tokenizer(gguf.GGUFReader(file.path), directory)
 
 

@@ -33,7 +33,7 @@ from kernelrl_core.api.policies import (
     WarmStartExample,
 )
 from kernelrl_plugin_torch.config import SCRATCH_CONTEXT, TorchConfig
-from kernelrl_plugin_torch.devices import DeviceShare
+from kernelrl_plugin_torch.devices import DeviceShare, memory_error
 from kernelrl_plugin_torch.files import read_tensors, write_tensors
 from kernelrl_plugin_torch.language_model import LanguageModel, PromptAndReply, rendered
 from kernelrl_plugin_torch.learner import Datum, Learner, Totals, mean_gap, micro_batches
@@ -198,7 +198,7 @@ class TorchPolicy(TrainablePolicy):
             prompt.tokens,
             attrs.evolve(settings, max_tokens=min(settings.max_tokens, available)),
             deliver=lambda reply: _call(loop, _settle, future, reply),
-            fail=lambda error: _call(loop, _settle, future, error),
+            fail=lambda error: _call(loop, _settle, future, memory_error(error) or error),
             wanted=lambda: not (future.done() or self._stopping.is_set()),
         )
         self._waiting.add(future)

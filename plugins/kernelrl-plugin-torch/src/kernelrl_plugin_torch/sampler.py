@@ -8,6 +8,7 @@ prompt and its seed.
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 
@@ -17,7 +18,7 @@ from torch import Tensor
 
 from kernelrl_core.api.policies import Reply, SamplingSettings
 from kernelrl_plugin_torch.drawing import HostCopy, draw, uniforms
-from kernelrl_plugin_torch.language_model import Decoder, LanguageModel, Prefix
+from kernelrl_plugin_torch.language_model import Decoder, LanguageModel, Prefix, undefined_model
 
 __all__ = ["Request", "Sampler", "rows_agree"]
 
@@ -116,6 +117,8 @@ class Sampler:
         for index, row in enumerate(rows):
             if row is None:
                 continue
+            if math.isnan(logprobs[index]):
+                raise undefined_model()
             reply = row.extend(tokens[index], logprobs[index], self._model)
             if reply is not None or not row.request.wanted():
                 if reply is not None:
@@ -196,6 +199,9 @@ def rows_agree(model: LanguageModel, rows: int) -> bool:
 
     Matrix libraries may use another order of operations for the last rows of a matrix, or for sums with trailing zeros.
     The order does not depend on the values, so a few steps with equal rows are a sufficient test.
+
+    Raises:
+        UsageError: the results are NaN.
     """
     model.module.eval()
     joined = model.joins and rows > 1
@@ -215,6 +221,8 @@ def rows_agree(model: LanguageModel, rows: int) -> bool:
         for token in (3, 50, 101):
             tokens = torch.full((rows,), token, device=model.device)
             logits = equal.step(tokens)
+            if logits.isnan().any():
+                raise undefined_model()
             if not torch.equal(logits, logits[:1].expand_as(logits)):
                 return False
             if not torch.equal(mixed.step(tokens)[-1], logits[-1]):

@@ -22,7 +22,7 @@ from kernelrl_core.api.errors import UsageError
 from kernelrl_core.api.policies import Message, Prompt, WarmStartExample, continuation_after
 from kernelrl_plugin_torch.config import TorchConfig, WarmStart
 from kernelrl_plugin_torch.files import read_tensors, write_tensors
-from kernelrl_plugin_torch.language_model import LanguageModel, PromptAndReply, rendered
+from kernelrl_plugin_torch.language_model import LanguageModel, PromptAndReply, rendered, undefined_model
 from kernelrl_plugin_torch.learner import clipped_step
 
 __all__ = ["WarmStartCache", "train_on_demonstrations", "warm_start_key"]
@@ -50,7 +50,7 @@ def train_on_demonstrations(
         reply_tokens: tokens that every prompt must leave for a reply.
 
     Raises:
-        UsageError: no examples, or an example longer than the context.
+        UsageError: no examples, an example longer than the context, or a loss that is NaN.
         InterruptedError: `stopped` returned True.
     """
     corpus = _Corpus(model, examples, reply_tokens)
@@ -63,6 +63,8 @@ def train_on_demonstrations(
         if stopped():
             raise InterruptedError("the warm start was stopped")
         loss = -model.score(corpus.draw(generator, settings)).logprobs.mean()
+        if loss.isnan():
+            raise undefined_model()
         loss.backward()
         for group in optimizer.param_groups:
             group["lr"] = settings.learning_rate * _schedule(step, settings.steps)
