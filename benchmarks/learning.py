@@ -129,7 +129,8 @@ def arms_of(folder: Path) -> dict[str, Arm]:
 
 
 def _before(name: str, runs: Sequence[RunDir], after: Mapping[str, tuple[Result, ...]]) -> tuple[Result, ...]:
-    """
+    """See `Arm.before`.
+
     Args:
         after: results at the end of finished runs by their names.
     """
