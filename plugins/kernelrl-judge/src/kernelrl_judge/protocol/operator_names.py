@@ -9,12 +9,12 @@ __all__ = ["OF_KERNELS", "always_counts", "arranges", "finishes"]
 OF_KERNELS = " of what kernels wrote"
 """Suffix of the name of an operator that finishes memory which the call allocated and no operator of torch wrote."""
 _ARRANGING = re.compile(
-    r"aten::_*(?:(?:new_)?(?:empty|zeros|ones|full)\w*|fill|zero|arange|scalar_tensor|lift_fresh|clone|copy|copy_from\w*|to"
-    r"|to_(?:copy|dtype\w*|device|other|prim\w*)|contiguous|detach\w*|alias\w*|view\w*|reshape\w*|unsafe_view|permute|transpose|t|expand\w*|squeeze|unsqueeze"
-    r"|(?:un)?flatten\w*|slice\w*|select\w*|narrow\w*|split\w*|chunk|unbind|unfold|as_strided\w*|cat|stack|repeat"
-    r"|constant_pad_nd|pad\w*|\w+ion_pad[123]d|diagonal|movedim|real|imag|local_scalar_dense|item|is_\w+"
+    r"aten::_*(?:(?:new_)?(?:empty|zeros|ones|full)\w*|fill|zero|arange\w*|scalar_tensor|lift_fresh|clone|copy|copy_from\w*|to"
+    r"|to_(?:copy|dtype\w*|device|other|prim\w*)|contiguous|detach\w*|alias\w*|view\w*|reshape\w*|unsafe_view|permute|transpose\w*|t|expand\w*|squeeze\w*|unsqueeze"
+    r"|(?:un)?flatten\w*|slice\w*|select\w*|narrow\w*|split\w*|chunk|unbind\w*|unfold|as_strided\w*|cat|stack|repeat"
+    r"|constant_pad_nd|pad\w*|\w+ion_pad[123]d|diagonal|movedim\w*|real|imag|local_scalar_dense|item|is_\w+"
     r"|record_stream|set|resize\w*|nested\w*|has_\w+|pin_memory|result_type|resolve_\w+|type_as|numpy_T"
-    r"|swapaxes|swapdims|moveaxis|ravel|[hvd]split|tensor_split|unsafe_(?:split\w*|chunk)|mT|mH|adjoint|concat\w*|tile"
+    r"|swapaxes|swapdims|moveaxis\w*|ravel|[hvd]split\w*|tensor_split\w*|unsafe_(?:split\w*|chunk)|mT|mH|adjoint|concat\w*|tile"
     r"|broadcast_t\w+|(?:[hvd]|column_|row_)stack|atleast_[123]d|block_diag|diag_embed|equal)_?"
 )
 _FINISHING = re.compile(
