@@ -35,6 +35,10 @@ FORBIDDEN = {
     "modes of the dispatcher": "from torch.utils._python_dispatch import TorchDispatchMode",
     "threads of torch": "import torch\nw = torch.jit.fork(f)",
     "an array library of triton": "import triton\nnp = triton.runtime.interpreter.np",
+    "an array library by an import function of torch": "import torch\nnp = torch.importlib.import_module('numpy')",
+    "loaded modules of an allowed module": "import logging\nnp = logging.sys.modules['numpy']",
+    "threads of an allowed module": "from logging import threading",
+    "functions of Python that torch passes on": "import torch\ntorch.builtins.exec('import numpy')",
     "an optional array library": "try:\n    import numpy\nexcept ImportError:\n    numpy = None",
     "an optional module of Python": "try:\n    import ctypes\nexcept ImportError:\n    ctypes = None",
     "another library without a reason": "import flash_attn",
@@ -60,6 +64,8 @@ ALLOWED = (
     *("import torch\ntorch.compile(f)", "def compile(x):\n    return x\ncompile(1)", "x.numpy()"),
     *("if __name__ == '__main__':\n    import numpy", "import torch.distributed as dist\ndist.is_initialized()"),
     "try:\n    import flash_attn\nexcept ImportError:\n    flash_attn = None",
+    *("from packaging import version", "from packaging.version import Version", "import copy\ncopy.sys.argv"),
+    "import torch\ntorch.select(x, 0, 1)",
 )
 
 

@@ -9,6 +9,7 @@ import ast
 import re
 import sys
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 
 from kernelrl_core.api.checkers import Candidate, EmbeddedSource, Evaluation, Outcome
 from kernelrl_plugin_checkers.library import without_comments
@@ -20,7 +21,7 @@ RULE = "cpu_libraries"
 _MODES = ("cpu", "interpreter")
 _ALLOWED_TEXT = """
 torch triton __future__ abc collections contextlib copy dataclasses enum functools hashlib itertools logging math
-numbers operator os pathlib platform random re shutil string struct sys tempfile textwrap time types typing
+numbers operator os packaging pathlib platform random re shutil string struct sys tempfile textwrap time types typing
 typing_extensions uuid warnings
 """
 _ALLOWED = frozenset(_ALLOWED_TEXT.split())
@@ -36,8 +37,11 @@ exec eval compile __import__ os.fork os.system os.popen
 """
 _SWITCHES = frozenset(_SWITCHES_TEXT.split())
 """Parts of torch that change what its dispatcher sees or compute elsewhere, and ways to modules without an import."""
-_PASSED_ON = frozenset({"np", "numpy", "ctypes", "threading"})
-"""Modules that those of torch and triton have under these names."""
+_PASSED_ON_TEXT = """
+builtins ctypes gc importlib inspect multiprocessing np numpy subprocess threading
+"""
+_PASSED_ON = frozenset(_PASSED_ON_TEXT.split())
+"""Modules that allowed ones have as attributes of these names."""
 _OBJECTS_IN_CPP = re.compile(
     r"\b(?:py|pybind11)\s*::\s*(?:function|object|handle|module_?|eval|exec|array(?:_t)?)\b"
     r"|\b(?:PyObject_Call|PyObject_Vectorcall|PyNumber_|PyImport_|PyRun_|PyEval_)\w*|pybind11/(?:functional|numpy|eval|embed)\.h"
@@ -111,7 +115,11 @@ def _switch(name: str) -> str:
     prefixes = (".".join(parts[:length]) for length in range(1, len(parts) + 1))
     if found := next((prefix for prefix in prefixes if prefix in _SWITCHES), ""):
         return found
-    return name if parts[0] in ("torch", "triton") and _PASSED_ON.intersection(parts[1:]) else ""
+    if parts[0] not in _ALLOWED:
+        return ""
+    # `logging.sys.modules` is `sys.modules`.
+    pairs = map(".".join, pairwise(parts[1:]))
+    return name if _PASSED_ON.intersection(parts[1:]) or _SWITCHES.intersection(pairs) else ""
 
 
 def _in_cpp(pieces: Iterable[EmbeddedSource], *, in_source: bool) -> Iterator[Breach]:
