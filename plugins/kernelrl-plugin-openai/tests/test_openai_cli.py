@@ -6,7 +6,9 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -107,6 +109,19 @@ def test_an_unknown_model_is_a_usage_error_with_the_nearest_name(kernelrl: Comma
     done = kernelrl("eval", "small.yaml", "policy.model=tinny")
     assert done.returncode == 2
     assert "did you mean 'tiny'" in done.stderr
+
+
+def test_a_server_without_the_interface_is_named_at_once(kernelrl: Command) -> None:
+    files = ThreadingHTTPServer(("127.0.0.1", 0), SimpleHTTPRequestHandler)
+    threading.Thread(target=files.serve_forever, daemon=True).start()
+    try:
+        done = kernelrl("eval", "small.yaml", f"policy.base_url=http://127.0.0.1:{files.server_port}/v1")
+    finally:
+        files.shutdown()
+        files.server_close()
+    assert done.returncode == 2
+    assert "refuses the request (501)" in done.stderr
+    assert "correct policy.base_url, which must end in /v1" in done.stderr
 
 
 def test_a_run_is_refused_since_the_policy_cannot_train(kernelrl: Command, server: OpenAIServer) -> None:

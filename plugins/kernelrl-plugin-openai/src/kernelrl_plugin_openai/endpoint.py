@@ -55,6 +55,8 @@ _CONTEXT_LENGTH = re.compile(r"context (?:length|size)(?: is| of)?(?: only)? \(?
 """The context length in the refusals of llama.cpp, vLLM, SGLang and LM Studio."""
 _LONGEST_REPLY = re.compile(r"supports at most (\d+) completion tokens")
 """The maximum length of a reply in the refusals of OpenAI and SGLang."""
+_NO_API = (404, 405, 501)
+"""Statuses of a server without this interface."""
 _NOT_SENT = frozenset({"ConnectError", "ConnectTimeout", "PoolTimeout"})
 """Exceptions before a request is sent, by name: the SDK raises those of httpx, and since version 3 those of httpx2."""
 _CUT_BY_THE_SERVER = frozenset({"abort", "error"})
@@ -278,7 +280,8 @@ class Endpoint:
                 fix="add credit, then continue (kernelrl resume)",
                 see="openai",
             )
-        if status not in refusals and (status in (408, 409, 425, 429) or status >= 500):
+        is_passing = status in (408, 409, 425, 429) or (status >= 500 and status not in _NO_API)
+        if status not in refusals and is_passing:
             fix = "try again later, or raise policy.patience_s"
             return Unavailable(f"status {status} ({text})", _retry_after(error), fix=fix)
         if status == 404 or "model" in text.lower():
@@ -286,7 +289,7 @@ class Endpoint:
             if served and self._options.model not in served:
                 hint = suggestion(self._options.model, served)
                 return UsageError(f"{self._where} serves no model {self._options.model!r}; {hint}")
-        fix = "correct policy.base_url, which must end in /v1" if status == 404 else ""
+        fix = "correct policy.base_url, which must end in /v1" if status in _NO_API else ""
         longest = _LONGEST_REPLY.search(text)
         if longest is not None:
             fix = f"set sampling.max_tokens to at most {longest[1]}"
