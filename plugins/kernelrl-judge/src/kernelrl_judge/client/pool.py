@@ -158,7 +158,7 @@ class JudgePool(Evaluator):
             await lanes.run_reference(request, target, alone=alone)
             return
         except JudgeDied as death:
-            of_task = death.message
+            of_task = death
         example = registry().make("backends", Use(request.backend)).facts.example.reference
         trivial = attrs.evolve(request, task_id="example", task_source=example, task_sha256=sha256_text(example))
         try:
@@ -170,9 +170,13 @@ class JudgePool(Evaluator):
                 fix="look above for what the judge printed; kernelrl doctor",
                 see="judge",
             ) from None
+        fix = "call Model with get_inputs() in a Python program of your own, and look above for what it printed"
+        if of_task.killed:
+            fix = "make its inputs smaller, or use a machine with more memory: the system kills what fills its memory"
         raise UsageError(
-            f"task {request.task_id}: its reference ends the process that runs it, without any kernel: {of_task}",
-            fix="call Model with get_inputs() in a Python program of your own, and look above for what it printed",
+            f"task {request.task_id}: its reference ends the process that runs it, without any kernel: "
+            f"{of_task.message}",
+            fix=fix,
             see="judge",
         )
 

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import signal
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -51,7 +52,15 @@ _Reply = Mapping[str, Any]
 
 
 class JudgeDied(InfrastructureError):
-    """The judge or its zygote ended or failed under a candidate."""
+    """The judge or its zygote ended or failed under a candidate.
+
+    Args:
+        killed: by SIGKILL, as the system ends processes when its memory is full.
+    """
+
+    def __init__(self, message: str, *, killed: bool = False, **others: Any) -> None:
+        super().__init__(message, **others)
+        self.killed = killed
 
 
 class JudgeWorker:
@@ -141,7 +150,8 @@ class JudgeWorker:
             raise
         if reply is None:
             await self.aclose()
-            raise JudgeDied(f"the judge ended with status {process.returncode}{self._last_line()}")
+            killed = process.returncode == -signal.SIGKILL
+            raise JudgeDied(f"the judge ended with status {process.returncode}{self._last_line()}", killed=killed)
         if "died" in reply:
             await self.aclose()
             raise JudgeDied(_text(reply["died"]))
