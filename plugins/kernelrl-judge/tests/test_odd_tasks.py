@@ -210,9 +210,9 @@ def deaths(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
     initialise = worker.JudgeDied.__init__
 
-    def counted(self: worker.JudgeDied, *arguments: object) -> None:
+    def counted(self: worker.JudgeDied, *arguments: object, **named: object) -> None:
         found.append(str(arguments))
-        initialise(self, *arguments)
+        initialise(self, *arguments, **named)
 
     monkeypatch.setattr(worker.JudgeDied, "__init__", counted)
     return found

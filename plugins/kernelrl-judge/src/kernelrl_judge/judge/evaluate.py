@@ -111,7 +111,7 @@ def _needs_kernels_off(
     """Whether the probe `no_op` follows: never after a recording, whose last replays had own kernels turned off."""
     if not run.is_correct or run.ownership is not None:
         return False
-    if run.launches == () and not request.kernels and request.kernels_complete:
+    if not run.launches and not request.kernels and request.kernels_complete:
         # There is nothing to turn off; the rule `no_kernel` applies.
         return False
     match plan.kernels_off.when:

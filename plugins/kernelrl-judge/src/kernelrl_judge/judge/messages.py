@@ -150,8 +150,8 @@ def incorrect_when_timed(wrong: Mismatch, changed: Sequence[str] = ()) -> str:
         )
     else:
         statement = (
-            "Several calls in a row gave another result than calls made one by one: each call must return memory of "
-            "its own and depend on nothing that an earlier one left."
+            "A call among several in a row is wrong, although the calls before were right: ModelNew is wrong for some "
+            "inputs, or a call depends on what an earlier one left or returns its memory."
         )
     return f"{statement}\n{describe_mismatch(wrong)}"
 
