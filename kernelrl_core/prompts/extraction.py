@@ -387,9 +387,17 @@ def _deeper_than(tree: ast.AST, limit: int) -> bool:
     return True
 
 
+def _bound_names(statement: ast.stmt) -> list[str]:
+    """The name of a class, or those of `Name = value`. An import is not one: examples of use import `ModelNew`."""
+    if isinstance(statement, ast.ClassDef):
+        return [statement.name]
+    targets = statement.targets if isinstance(statement, ast.Assign) else []
+    return [target.id for target in targets if isinstance(target, ast.Name)]
+
+
 def _defines_model(body: Sequence[ast.stmt]) -> bool:
     for statement in body:
-        if isinstance(statement, ast.ClassDef) and statement.name == "ModelNew":
+        if "ModelNew" in _bound_names(statement):
             return True
         if isinstance(statement, ast.If | ast.Try | ast.With):
             branches = [statement.body, getattr(statement, "orelse", []), getattr(statement, "finalbody", [])]

@@ -355,6 +355,17 @@ def test_file_is_source_or_reply(text):
     assert extract_file(text, backend="triton").candidate.source == MODEL
 
 
+def test_the_class_may_have_another_name_besides():
+    source = "class Softmax:\n    pass\n\n\nModelNew = Softmax\n"
+    assert extract_file(source, backend="triton").candidate.source == source
+    assert read(f"```python\n{source}```").candidate.source == source
+
+
+def test_an_example_of_use_is_no_candidate():
+    reply = f"```python\n{MODEL}```\nUse it so:\n```python\nfrom kernel import ModelNew\nmodel = ModelNew()\n```"
+    assert source(reply) == MODEL
+
+
 @pytest.mark.parametrize(
     ("text", "problem"), [("x = 1\n", "no_model"), ("class ModelNew(:\n", "syntax"), ("\x00\x01", "no_code")]
 )
