@@ -44,6 +44,17 @@ def test_lines_of_kernels_are_lines_of_the_python_file() -> None:
     assert "__global__" in ONE_SHOT.kernel.splitlines()[kernel.line - 1]
 
 
+def test_kernels_that_a_function_passes_on_are_embedded_sources() -> None:
+    source = (
+        "from torch.utils.cpp_extension import load_inline\n\n\n"
+        "def build(text, name):\n    return load_inline(name=name, cpp_sources='', cuda_sources=text)\n\n\n"
+        "TEXT = '__global__ void k(float* x) {}'\nNOTE = 'a text'\n"
+    )
+    facts = CudaBackend(CudaConfig()).source_facts(source)
+    assert [piece.line for piece in facts.embedded if piece.language == "cuda"] == [8]
+    assert facts.unread
+
+
 def test_invalid_arch_is_a_problem() -> None:
     assert not list(CudaConfig(arch="9.0a").problems())
     (problem,) = CudaConfig(arch="sm_90").problems()

@@ -135,11 +135,19 @@ def extension_facts(source: str, language: str) -> SourceFacts:
     for call in calls:
         embedded += [EmbeddedSource("cpp", piece.text, piece.line) for piece in call.cpp_sources]
         embedded += [EmbeddedSource(language, piece.text, piece.line) for piece in call.cuda_sources]
+    if language != "cpp" and any("cuda_sources" in call.unread for call in calls):
+        embedded += _kernel_texts(tree, language)
     everything = _names([tree])
     facts = _of_calls(calls, language, _names(SourceIndex(tree).reached()), everything)
     if not any(kernel.launched for kernel in facts.kernels) and everything & _COMPUTING_NAMES:
         facts = attrs.evolve(facts, unread=facts.unread or "names of functions may be computed")
     return attrs.evolve(facts, embedded=tuple(embedded))
+
+
+def _kernel_texts(tree: ast.AST, language: str) -> list[EmbeddedSource]:
+    """The texts with kernels in a source whose call of `load_inline` gets them by a variable."""
+    texts = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    return [EmbeddedSource(language, text.value, text.lineno) for text in texts if "__global__" in text.value]
 
 
 def call_facts(source: str, calls: Sequence[InlineCall], language: str) -> SourceFacts:
