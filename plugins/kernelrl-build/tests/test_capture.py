@@ -22,6 +22,18 @@ int cudaMalloc(void**, size_t);
 int cudaMemcpy(void*, const void*, size_t, int);
 int cudaDeviceSynchronize(void);
 int launch(void* stream) { Size one = {1, 2, 3}, two = {4, 5, 6}; return cudaLaunchKernel(0, one, two, 0, 7, stream); }
+int __cudaGetKernel(void**, const void*);
+int __cudaLaunchKernel(void*, Size, Size, void**, size_t, void*);
+int __cudaLaunchKernel_ptsz(void*, Size, Size, void**, size_t, void*);
+int launch_by_handle(void* stream) {
+  Size one = {1, 2, 3}, two = {4, 5, 6};
+  void* handle = &one;
+  return __cudaGetKernel(&handle, 0) || __cudaLaunchKernel(handle, one, two, 0, 7, stream);
+}
+int launch_per_thread(void* stream) {
+  Size one = {1, 2, 3};
+  return __cudaLaunchKernel_ptsz(0, one, one, 0, 7, stream);
+}
 int allocate(void) { void* at; return cudaMalloc(&at, 8); }
 int copy(void) { return cudaMemcpy(0, 0, 8, 3); }
 int wait(void) { return cudaDeviceSynchronize(); }
@@ -41,6 +53,7 @@ int cudaLaunchKernel(const void* f, Size grid, Size block, void** a, size_t shar
   return shared == 7 && !f && !a ? 0 : 1;
 }
 #define SEEN(name, arguments, stream) int name arguments { called = #name; seen_stream = (long)stream; return 0; }
+SEEN(cudaLaunchKernel_ptsz, (const void* f, Size g, Size b, void** a, size_t n, void* s), s)
 SEEN(cudaLaunchCooperativeKernel, (const void* f, Size g, Size b, void** a, size_t n, void* s), s)
 SEEN(cudaLaunchKernelExC, (const void* l, const void* f, void** a), 0)
 SEEN(cudaMemcpyAsync, (void* t, const void* f, size_t n, int k, void* s), s)
@@ -100,6 +113,17 @@ def test_work_on_a_default_stream_is_captured(linked: tuple[Any, Any], stream: i
     assert extension.launch(ctypes.c_void_p(stream)) == 0
     assert seen(runtime) == ("cudaLaunchKernel", expected_stream)
     assert ctypes.c_uint.in_dll(runtime, "seen_sizes").value == 123456
+
+
+@pytest.mark.parametrize(
+    ("launch", "function"), [("launch_by_handle", "cudaLaunchKernel"), ("launch_per_thread", "cudaLaunchKernel_ptsz")]
+)
+def test_a_launch_through_a_handle_is_an_ordinary_one(linked: tuple[Any, Any], launch: str, function: str) -> None:
+    extension, runtime = linked
+    for stream, expected_stream in ((None, 0), (STREAM, STREAM)):
+        runtime.capture_to(ctypes.c_void_p(stream))
+        assert getattr(extension, launch)(None) == 0
+        assert seen(runtime) == (function, expected_stream)
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,21 @@ static Stream on(Stream stream) {
 WRAP(cudaLaunchKernel, (const void *kernel, Size grid, Size block, void **arguments, size_t shared, Stream stream)) {
   return __real_cudaLaunchKernel(kernel, grid, block, arguments, shared, on(stream));
 }
+/* nvcc since CUDA 13 launches through a handle. Here the handle is the function, and the launch an ordinary one, which
+   is captured and later attributed to the extension like those of every other compiler. */
+Error __wrap_cudaLaunchKernel(const void *, Size, Size, void **, size_t, Stream);
+Error cudaLaunchKernel_ptsz(const void *, Size, Size, void **, size_t, Stream);
+Error __wrap___cudaGetKernel(const void **handle, const void *function) {
+  *handle = function;
+  return 0;
+}
+Error __wrap___cudaLaunchKernel(const void *kernel, Size grid, Size block, void **arguments, size_t shared, Stream stream) {
+  return __wrap_cudaLaunchKernel(kernel, grid, block, arguments, shared, stream);
+}
+Error __wrap___cudaLaunchKernel_ptsz(
+    const void *kernel, Size grid, Size block, void **arguments, size_t shared, Stream stream) {
+  return cudaLaunchKernel_ptsz(kernel, grid, block, arguments, shared, on(stream));
+}
 WRAP(cudaLaunchCooperativeKernel,
      (const void *kernel, Size grid, Size block, void **arguments, size_t shared, Stream stream)) {
   return __real_cudaLaunchCooperativeKernel(kernel, grid, block, arguments, shared, on(stream));

@@ -28,8 +28,9 @@ _COVERED = re.compile(
 )
 
 CAPTURED = (
-    *("cudaLaunchKernel", "cudaLaunchCooperativeKernel", "cudaLaunchKernelExC", "cudaMemcpyAsync", "cudaMemsetAsync"),
-    *("cudaMemcpy", "cudaMemset", "cudaMalloc", "cudaFree"),
+    *("cudaLaunchKernel", "__cudaGetKernel", "__cudaLaunchKernel", "__cudaLaunchKernel_ptsz"),
+    *("cudaLaunchCooperativeKernel", "cudaLaunchKernelExC"),
+    *("cudaMemcpyAsync", "cudaMemsetAsync", "cudaMemcpy", "cudaMemset", "cudaMalloc", "cudaFree"),
     *("cudaDeviceSynchronize", "cudaStreamSynchronize", "cudaEventSynchronize"),
 )
 """Functions of the CUDA runtime that `capture.c` wraps."""
