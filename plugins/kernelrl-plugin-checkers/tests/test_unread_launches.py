@@ -62,6 +62,7 @@ def found(source: str, backend: str) -> dict[str, Finding]:
     return {finding.rule: finding for finding in SourceRules(SourceRulesConfig()).check(candidate, Task("t", ""), None)}
 
 
+PASTED = HOST.replace("LAUNCH", "RUN(ice, a, out)")
 WHOLE = KERNEL + HOST.replace("LAUNCH", LAUNCH)
 BODY = "\n    tl.store(out, tl.load(a) * 2.0)\n"
 
@@ -74,6 +75,10 @@ UNREAD = {
             "MAKE(twice, 2)\n" + HOST.replace("LAUNCH", LAUNCH)
         ),
         "the macro MAKE makes kernels",
+    ),
+    "a macro that makes the name of the kernel": (
+        cuda(f"{KERNEL}#define RUN(NAME, a, out) {LAUNCH.replace('twice', 'tw##NAME')}\n" + PASTED),
+        "the macro RUN makes names",
     ),
     "a computed source": (cuda(WHOLE).replace("cuda_sources=SOURCE", "cuda_sources=render(SOURCE)"), "cuda_sources"),
     "arguments from a mapping": (cuda(WHOLE).replace("cuda_sources=SOURCE", "**options()"), "cuda_sources"),

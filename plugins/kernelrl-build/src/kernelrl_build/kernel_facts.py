@@ -285,6 +285,8 @@ class _Functions:
         name, parameters, meaning = macro[1], re.findall(r"\w+", macro[2] or ""), macro[3]
         self._bodies.setdefault(name, set()).update(re.findall(r"[A-Za-z_]\w*", meaning))
         if "__global__" not in meaning:
+            if "##" in meaning:
+                self.unread = self.unread or f"line {line}: the macro {name} makes names"
             return
         made = [] if "##" in meaning else [found for found in _MADE.findall(meaning) if found not in parameters]
         for found in made:
