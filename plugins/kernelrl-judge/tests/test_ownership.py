@@ -70,14 +70,32 @@ class Replayed:
         return self._output(like)
 
 
+def wrong(like: Any) -> Any:
+    return like + 1.0
+
+
+def right(like: Any) -> Any:
+    return like
+
+
 def measured(
-    monkeypatch: pytest.MonkeyPatch, us: dict[str, float], reference_us: float | None, *, share: float = 0.35
+    monkeypatch: pytest.MonkeyPatch,
+    us: dict[str, float],
+    reference_us: float | None,
+    *,
+    share: float = 0.35,
+    body: str = "return torch.relu(x)",
+    output: Any = wrong,
 ) -> Ownership:
-    """Ownership of a call with one node of each kind in `us`, whose output is wrong without own kernels."""
+    """Ownership of a call with one node of each kind in `us`.
+
+    Args:
+        output: of the replay without own kernels, from the expected one.
+    """
     monkeypatch.setattr(ownership, "_reference_us", lambda *_: reference_us)
     nodes = [DeviceNode(f"{kind}_kernel", kind, 2) for kind in us]
-    recordings: Any = Replayed(nodes, us, lambda like: like + 1.0)
-    reference = reference_of("return torch.relu(x)", settings=EvaluationSettings(library_share=share))
+    recordings: Any = Replayed(nodes, us, output)
+    reference = reference_of(body, settings=EvaluationSettings(library_share=share))
     recorder: Any = None
     return measure_ownership(recordings, reference, recorder, tolerance(reference.settings))
 
@@ -109,6 +127,24 @@ def test_copies_and_fills_are_no_library(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_call_without_own_kernels_has_no_launches(monkeypatch: pytest.MonkeyPatch) -> None:
     found = measured(monkeypatch, {"library": 10.0}, 20.0)
     assert (found.launches, found.own_kernel_share, found.decoy) == ((), 0.0, None)
+
+
+def test_a_right_output_without_own_kernels_shows_decoys(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = measured(monkeypatch, {"own": 10.0}, None, output=right)
+    assert found.decoy is not None
+
+
+def test_an_output_that_the_draws_do_not_move_shows_decoys_by_other_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Of 512 drawn numbers the largest is between 2 and 4.
+    body = "return x.abs().amax().log2().floor() + torch.arange(2)"
+    found = measured(monkeypatch, {"own": 10.0}, None, body=body, output=right)
+    assert found.decoy is not None
+
+
+def test_an_output_that_no_input_moves_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The memory holds the output of an earlier call, which is right as well.
+    found = measured(monkeypatch, {"own": 10.0}, None, body="return x.mean() * 1e-9 + 1.0", output=right)
+    assert found.decoy is None
 
 
 def test_a_reference_that_cannot_be_recorded_has_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
