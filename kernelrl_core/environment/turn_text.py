@@ -24,8 +24,10 @@ def backend_note(turn: Turn, spec: EvaluationSpec, registry: Registry) -> str:
     none; else empty."""
     if turn.correct or turn.candidate is None or turn.candidate.facts.kernels:
         return ""
-    others = [name for name in find_backends(turn.candidate.source, registry) if name != spec.backend.use]
-    return f"note: evaluated with backend {spec.backend.use}; for this kernel, try -b {others[0]}" if others else ""
+    found, selected = find_backends(turn.candidate.source, registry), spec.backend.use
+    if not found or selected in found:
+        return ""
+    return f"note: evaluated with backend {selected}; for this kernel, try -b {found[0]}"
 
 
 def headline(turn: Turn) -> str:
