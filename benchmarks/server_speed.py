@@ -3,7 +3,7 @@
     python benchmarks/server_speed.py --model DIR --base-url http://127.0.0.1:8000 --folder DIR --output FILE.json
 
 The server has the model of DIR, as in the tutorial of SkyRL. Both policies make the same few steps of the recipe
-`smollm2_gpu` without warm start and held-out tasks, one after the other, with the evaluator on the first GPU. Every
+`smollm2_gpu` without warm start and held-out tasks, one after the other, with the evaluator on one GPU. Every
 reply is trained on. Replies are short, and gradients wait for the last of them, so that a server that compiles for
 each length does it once. Means are without the first step. A call that was cut off continues.
 """
@@ -84,6 +84,7 @@ def main() -> int:
     parser.add_argument("--server", default="SkyRL 0.4", help="name and version of the server, for the provenance")
     parser.add_argument("--server-gpus", type=int, help="number of GPUs of the server; all of this machine by default")
     parser.add_argument("--folder", type=Path, required=True, help="directory of the runs")
+    parser.add_argument("--gpu", default="0", help="id of the GPU of policy torch and of the evaluator")
     parser.add_argument("--steps", type=int, default=4)
     parser.add_argument("--budget-s", type=float, default=540.0, help="maximum seconds of both runs")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override for both")
@@ -98,7 +99,7 @@ def main() -> int:
         "server": options.server,
         "server_gpus": options.server_gpus or len(found),
     }
-    code = run_slice(options.folder, jobs_of(options), options.budget_s)
+    code = run_slice(options.folder, jobs_of(options), options.budget_s, (options.gpu,))
     rows = {name: figures(RunDir(options.folder / "runs" / name)) for name in ("torch", "tinker")}
     options.output.write_text(json.dumps({"provenance": origin, "rows": rows}, indent=1) + "\n", encoding="utf-8")
     print(json.dumps(rows, indent=1))

@@ -56,6 +56,18 @@ def lanes_in_steps(data: Sequence[Any]) -> list[Any]:
     return [part for part in data[0]["parts"] if part.get("times_compared")]
 
 
+def alone(data: Sequence[Any]) -> list[Any]:
+    """Parts that evaluated some candidates one at a time."""
+    return [part for part in data[0]["parts"] if "steps_alone" in part]
+
+
+def compilation_alone_s(part: Any) -> float:
+    """Mean seconds of a candidate's compilation, in a build or in its runner."""
+    steps = part["steps_alone"]
+    build_s: float = steps["build, with its queue"]["mean_s"]
+    return build_s or float(steps["compilation in the runner"]["mean_s"])
+
+
 def timed(data: Sequence[Any], *, loaded: bool) -> list[Any]:
     """Rows of an idle machine, or of one with other work."""
     return [row for name, row in data[0]["rows"].items() if name.endswith(", loaded") is loaded]
@@ -93,6 +105,7 @@ EVALUATION = (
                 ("GPU", "gpu"),
                 ("GPUs", "gpus"),
                 ("cores", "cores"),
+                ("lanes per GPU", "lanes_per_gpu"),
                 ("kernels", "kernels"),
                 ("per minute", "per_minute"),
                 ("per minute, without the first and last tenth", "per_minute_middle"),
@@ -109,6 +122,12 @@ EVALUATION = (
                 ("wait to be alone on it", "steps|wait for a lease, exclusive|at_a_time"),
                 ("hold it alone", "steps|lease, exclusive|at_a_time"),
                 ("times within 3 % of one GPU", lambda row: row["times_within_3_percent"] / row["times_compared"], "%"),
+            ),
+            rows(
+                alone,
+                ("backend", "backend"),
+                ("one candidate on an idle machine", "alone_mean_s", "s"),
+                ("of which compilation", compilation_alone_s, "s"),
             ),
             rows(
                 "contexts",
