@@ -77,7 +77,7 @@ def test_a_task_that_ends_every_judge_by_itself_is_an_error_of_the_task() -> Non
     assert raised.value.see == "judge"
 
 
-def test_a_task_that_fills_the_memory_of_the_machine_is_an_error_that_says_so() -> None:
+def test_a_task_that_fills_the_memory_of_the_machine_has_a_fix_for_that() -> None:
     machine = Machine()
     machine.work["candidate"] = machine.work[TASK] = raising(JudgeDied("the judge ended with status -9", killed=True))
     with pytest.raises(UsageError, match="its reference ends the process that runs it") as raised:

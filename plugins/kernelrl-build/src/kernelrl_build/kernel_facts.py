@@ -146,8 +146,12 @@ def extension_facts(source: str, language: str) -> SourceFacts:
 
 def _kernel_texts(tree: ast.AST, language: str) -> list[EmbeddedSource]:
     """The texts with kernels in a source whose call of `load_inline` gets them by a variable."""
-    texts = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
-    return [EmbeddedSource(language, text.value, text.lineno) for text in texts if "__global__" in text.value]
+    found = []
+    for node in ast.walk(tree):
+        match node:
+            case ast.Constant(value=str() as text) if "__global__" in text:
+                found.append(EmbeddedSource(language, text, node.lineno))
+    return found
 
 
 def call_facts(source: str, calls: Sequence[InlineCall], language: str) -> SourceFacts:

@@ -125,8 +125,8 @@ def measure_ownership(
 
 
 def _other_trial(reference: Reference, trial: Trial, limit: Tolerance) -> Trial:
-    """A trial with another output. Some outputs hardly depend on what is drawn, such as the mean of a loss: then the
-    numbers are halved."""
+    """A trial with another output. Some outputs, such as the mean of a loss, hardly depend on the drawn numbers: then
+    they are halved."""
     other = reference.trial(0)
     if _differ(other, trial, limit):
         return other
