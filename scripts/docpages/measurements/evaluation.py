@@ -68,6 +68,11 @@ def compilation_alone_s(part: Any) -> float:
     return build_s or float(steps["compilation in the runner"]["mean_s"])
 
 
+def halves(data: Sequence[Any]) -> list[Any]:
+    """Halves and backends with kernels."""
+    return [row for row in data[0]["tables"] if row["judged"]]
+
+
 def timed(data: Sequence[Any], *, loaded: bool) -> list[Any]:
     """Rows of an idle machine, or of one with other work."""
     return [row for name, row in data[0]["rows"].items() if name.endswith(", loaded") is loaded]
@@ -330,6 +335,32 @@ CORRECTNESS = (
         "Hacks and honest kernels of the lab on a GPU: those that ended as the lab declares.",
         (rows(endings, ("class", "0"), ("kernels", "1"), ("as declared", "2")),),
         "[Reward hacks](../hacks.md) describes the lab.",
+    ),
+    Measurement(
+        "Public kernels",
+        ("public_kernels.json",),
+        "kernelrl lab --gpu --suite DIR",
+        "Kernels that others published, as tasks and kernels: those that end correct and clean, and why others do not.",
+        (
+            rows(
+                halves,
+                ("half", "half"),
+                ("backend", "backend"),
+                ("kernels", "judged"),
+                ("of which not float32", "low_precision"),
+                ("correct and clean", "clean"),
+                ("not right", "not_right"),
+                ("others", "refused"),
+            ),
+            rows(
+                "causes",
+                ("why not correct and clean", "cause"),
+                ("first half", "first"),
+                ("second half", "second"),
+                ("corrected since", "changed_since"),
+            ),
+        ),
+        "The corrections have not run on a GPU. [Correctness](../correctness.md) describes the comparison.",
     ),
     Measurement(
         "KernelBench's evaluator on the lab",

@@ -1,4 +1,4 @@
-"""A mean that hardly depends on what is drawn: two draws often round to the same number."""
+"""A mean that hardly depends on the drawn numbers: two draws often round to the same number."""
 
 import torch
 import triton
