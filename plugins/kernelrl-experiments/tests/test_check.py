@@ -81,6 +81,26 @@ def test_json_has_one_object_per_line_in_the_order_of_the_arguments(check: Run) 
     assert check("kernels/good.py", "--json").returncode == 0
 
 
+INLINE = """
+from torch.utils.cpp_extension import load_inline
+
+ext = load_inline(name="e", cpp_sources="torch::Tensor run(torch::Tensor x) { return x; }", functions=["run"])
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "words", "backend"),
+    [(INLINE, (), "cpp"), ("", (), "triton"), (INLINE, ("-b", "cuda"), "cuda")],
+    ids=["found in the source", "default", "stated"],
+)
+def test_the_backend_is_that_of_the_source_if_none_is_stated(
+    start: Callable[..., Command], tmp_path: Path, more: str, words: tuple[str, ...], backend: str
+) -> None:
+    (tmp_path / "kernel.py").write_text(KERNEL.format(value="right") + more)
+    done = start(TASK, "kernel.py", "-e", "fake", "checkers=null", "forbid=[]", "--json", *words).result()
+    assert json.loads(done.stdout)["backend"] == backend
+
+
 def test_a_task_of_others_is_refused_by_an_evaluator_that_does_not_confine_it(check: Run) -> None:
     done = check("kernels/good.py", "--confine")
     assert done.returncode == 2

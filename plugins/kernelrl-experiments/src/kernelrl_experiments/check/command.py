@@ -34,7 +34,7 @@ _SLOW_S = 20.0
 @click.option(
     "--backend",
     "-b",
-    help="Backend of the kernels, such as cuda. Default: that of --recipe, or triton; in a suite, that of each source.",
+    help="Backend of the kernels, such as cuda. Default: that of --recipe; else, and in a suite, that of each source.",
 )
 @click.option("--function", metavar="NAME", help="The kernel is this function of the file, in place of a ModelNew.")
 @click.option("--path", "package", metavar="DIR", help="Directory of your package, which the kernels import.")

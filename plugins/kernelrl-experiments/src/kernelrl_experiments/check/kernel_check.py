@@ -248,8 +248,9 @@ class KernelCheck:
         jobs = []
         for name in kernel_files(options.names):
             text = self._reader.read(name)
-            # A file of Python may be one of several backends, and the user names another one than the default.
-            backend = self._backend_of(text) if Path(name).suffix in EXTENSION_SUFFIXES else self._spec.backend.use
+            # A recipe states the backend of Python sources.
+            is_open = Path(name).suffix in EXTENSION_SUFFIXES or not options.merged.sources
+            backend = self._backend_of(text) if is_open else self._spec.backend.use
             jobs.append(KernelJob(name, task, text, backend, (name, options.task)))
         return jobs
 
@@ -276,12 +277,13 @@ class KernelCheck:
 
     def _backend_of(self, text: str, stated: str = "") -> str:
         """The backend of a kernel: that of the command line, the one that its suite states, or one that finds kernels
-        in its text; else the default."""
+        in its text, the default first; else the default."""
         default = self._spec.backend.use
         if is_on_command_line(self._options.merged, "backend", "use"):
             return default
         texts = "\n".join([text, *imported_texts(text, self._reader.package)])
-        return stated or next(iter(find_backends(texts, self._registry)), default)
+        found = find_backends(texts, self._registry)
+        return stated or (default if default in found else next(iter(found), default))
 
     def _setting(self, backend: str) -> _Setting:
         """How the kernels of a backend are evaluated.
