@@ -44,7 +44,8 @@ Error __wrap___cudaGetKernel(const void **handle, const void *function) {
   *handle = function;
   return 0;
 }
-Error __wrap___cudaLaunchKernel(const void *kernel, Size grid, Size block, void **arguments, size_t shared, Stream stream) {
+Error __wrap___cudaLaunchKernel(
+    const void *kernel, Size grid, Size block, void **arguments, size_t shared, Stream stream) {
   return __wrap_cudaLaunchKernel(kernel, grid, block, arguments, shared, stream);
 }
 Error __wrap___cudaLaunchKernel_ptsz(

@@ -281,9 +281,11 @@ class KernelCheck:
         default = self._spec.backend.use
         if is_on_command_line(self._options.merged, "backend", "use"):
             return default
+        if stated:
+            return stated
         texts = "\n".join([text, *imported_texts(text, self._reader.package)])
         found = find_backends(texts, self._registry)
-        return stated or (default if default in found else next(iter(found), default))
+        return default if default in found else next(iter(found), default)
 
     def _setting(self, backend: str) -> _Setting:
         """How the kernels of a backend are evaluated.
