@@ -87,6 +87,25 @@ def test_rounding_in_another_direction_is_wrong() -> None:
     assert mismatch(task, quantised(task.inputs(0)[0], offset=0.0)) is not None
 
 
+TRUNCATED = "return (x / (x.abs().amax(1, keepdim=True) / 127.0)).to(torch.int8)"
+
+
+def truncated(x: torch.Tensor, error: float) -> torch.Tensor:
+    """Truncated rows, with quotients that are too small by a relative error."""
+    scaled = x / (x.abs().amax(1, keepdim=True) / 127.0)
+    return (scaled * (1.0 - error)).to(torch.int8)
+
+
+def test_a_maximum_that_is_divided_by_its_own_scale_may_be_truncated_to_the_integer_below() -> None:
+    task = reference(TRUNCATED, MANY)
+    assert mismatch(task, truncated(task.inputs(0)[0], 2.0**-23)) is None
+
+
+def test_quotients_with_a_larger_error_are_wrong() -> None:
+    task = reference(TRUNCATED, MANY)
+    assert mismatch(task, truncated(task.inputs(0)[0], 2.0**-12)) is not None
+
+
 def test_one_wrong_integer_is_wrong() -> None:
     task = reference(QUANTISED, MANY)
     actual = task.expected(task.inputs(0), 0).clone()

@@ -30,6 +30,17 @@ def test_eight_times_the_own_error_is_allowed_within_sixteen_times_the_tolerance
         assert compare_values(want, want + 1.01 * allowed, limit) is not None
 
 
+def test_the_allowed_own_error_grows_with_a_large_element() -> None:
+    # scale 1, own error 1e-3: the element 100 may be off by 0.8, where 1e-4 + 1e-2 are declared, capped at 0.16
+    want = torch.ones(1024, dtype=torch.float64)
+    want[0] = 100.0
+    off = torch.zeros_like(want)
+    off[0] = 0.1
+    limit = Tolerance(1e-4, 1e-4, strict=True, own_errors={"": 1e-3})
+    assert compare_values(want, want + off, limit) is None
+    assert compare_values(want, want + 2 * off, limit) is not None
+
+
 def test_the_own_error_excludes_the_rounding_of_the_output() -> None:
     exact = torch.tensor([1.0, 2.0], dtype=torch.float64)
     assert largest_error(exact, torch.tensor([1.0, 2.0 + 2**-7], dtype=torch.bfloat16)) == 0.0

@@ -14,10 +14,10 @@ least 64 elements. Zeros are therefore no match for an output of size 1e-3, such
 and the error may grow with rows of large numbers. It does not grow in smaller outputs, and where a recipe declares
 `atol`: s = min(1, rms(output)). Where PyTorch itself is less exact, the allowed error is
 
-    min(loosest T, max(T, errors E s))
+    min(loosest T, max(T, errors E max(s, |e|)))
 
 with the constants `Limits.loosest` and `Limits.errors`; E is the error of PyTorch against double precision, as a share
-of s (`Tolerance.own_errors`). The comparison is in double precision. NaN and infinities must have the same positions
+of s (`Tolerance.own_errors`). Rounding errors grow with the element: a large one has a larger error. The comparison is in double precision. NaN and infinities must have the same positions
 and signs. Integers and truth values must be equal.
 """
 
@@ -363,7 +363,8 @@ def _beyond_tolerance(want: torch.Tensor, got: torch.Tensor, bounds: _Bounds) ->
     is_same_infinity = torch.isnan(want) & torch.isnan(got) | (want == got)
     allowed = bounds.atol * bounds.scale + bounds.rtol * want.abs()
     if bounds.own_error:
-        by_own_error = LIMITS.errors * bounds.own_error * bounds.scale
+        sizes = torch.maximum(want.abs(), bounds.scale)
+        by_own_error = LIMITS.errors * bounds.own_error * sizes
         allowed = torch.maximum(allowed, torch.minimum(LIMITS.loosest * allowed, by_own_error))
     is_close = (got - want).abs() <= allowed
     return ~torch.where(torch.isfinite(want), is_close, is_same_infinity)

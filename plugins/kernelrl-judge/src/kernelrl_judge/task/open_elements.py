@@ -1,8 +1,8 @@
 """Output elements that a reference leaves open, so that several values are right.
 
 An index of `topk`, `sort` or `argsort` is open where values tie: PyTorch documents no order of equal values. An element
-is open as well if the reference itself gives another value when its inputs move by one unit in the last place, such as
-a number that is rounded at exactly one half. Only elements that otherwise fail are treated as open.
+is open as well if the reference itself gives another value when its inputs or its quotients move by units in the last
+place, such as a number that is rounded at exactly one half. Only elements that otherwise fail are treated as open.
 """
 
 from __future__ import annotations
@@ -27,6 +27,10 @@ document the first index."""
 _DIRECTIONS = (1.0, -1.0, *[None] * 22)
 """Signs of the moves by one unit in the last place; None: a random sign for each element. If an element is divided by a
 maximum, for example, both must move in different directions."""
+
+_QUOTIENTS = {"div", "divide", "true_divide", "__truediv__", "__rtruediv__"}
+_QUOTIENT_ERROR = 2.0**-22
+"""Relative error of a division on a GPU in single precision, as by `div.full.f32` of PTX."""
 
 
 @attrs.frozen
@@ -57,6 +61,26 @@ class _Selections(TorchFunctionMode):
         if isinstance(axis, int) and args[0].dim():
             self.found.append(_Selection(args[0].detach().clone(), axis, indices.detach().clone()))
         return result
+
+
+class _MovedQuotients(TorchFunctionMode):
+    """Moves every quotient by the error of a division, each in the direction opposite to that of the one before.
+
+    A maximum that is divided by its own scale is a whole number, from which a conversion to integers falls to the next.
+    The scale is a quotient as well: moved alike, the two would cancel.
+    """
+
+    def __init__(self, direction: float) -> None:
+        super().__init__()
+        self._error = direction * _QUOTIENT_ERROR
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        is_quotient = getattr(func, "__name__", "") in _QUOTIENTS and isinstance(result, torch.Tensor)
+        if not is_quotient or not result.is_floating_point():
+            return result
+        self._error = -self._error
+        return result * (1.0 + self._error)
 
 
 def with_open_elements(
@@ -239,25 +263,23 @@ def _selections(reference: Reference, inputs: list[Any], index: int) -> list[_Se
 
 
 def _moved_outputs(reference: Reference, inputs: list[Any], index: int, *, in_double: bool = False) -> list[list[Any]]:
-    """Leaves of the outputs for inputs that are moved by one unit in the last place.
+    """Leaves of the outputs for inputs that are moved by one unit in the last place, and for quotients that are moved.
 
     Args:
         in_double: move inputs by a unit of single precision, and compute in double precision; no outputs where the
             reference does not support that.
     """
-    outputs = []
+    call = reference.exact if in_double else reference.expected
+    given = [mapped(value, _in_single) for value in inputs] if in_double else inputs
     # The reference seeds torch's own generators before each call.
     generator = torch.Generator(reference.device).manual_seed(index)
-    for direction in _DIRECTIONS:
-        if in_double:
-            singles = [mapped(value, _in_single) for value in inputs]
-            output = reference.exact([_moved_value(value, direction, generator) for value in singles], index)
-            if output is None:
-                return []
-        else:
-            output = reference.expected([_moved_value(value, direction, generator) for value in inputs], index)
-        outputs.append([leaf for _, leaf in leaves(output)])
-    return outputs
+    outputs = [call([_moved_value(value, direction, generator) for value in given], index) for direction in _DIRECTIONS]
+    for direction in (1.0, -1.0):
+        with _MovedQuotients(direction):
+            outputs.append(call(given, index))
+    if any(output is None for output in outputs):
+        return []
+    return [[leaf for _, leaf in leaves(output)] for output in outputs]
 
 
 def _in_single(tensor: torch.Tensor) -> torch.Tensor:

@@ -16,6 +16,7 @@ from torch.overrides import TorchFunctionMode
 
 from kernelrl_core.api.evaluators import EvaluationSettings, TaskDtypes
 from kernelrl_judge.protocol.call import seed
+from kernelrl_judge.protocol.device_memory import DeviceMemoryError
 from kernelrl_judge.protocol.trees import cloned, decoded, mapped, tensors, widened
 from kernelrl_judge.task.comparison import DTYPES, compare_bytes
 from kernelrl_judge.task.domain import Domain, domains
@@ -108,6 +109,8 @@ class TaskFacts:
     All references that `Reference.with_seed` returns share one object. A field is None until its fact is determined.
     """
 
+    has_neighbours: bool = False
+    """Whether other evaluations share the memory of the device."""
     other: Reference | None = None
     """Reference whose constructor drew other parameters."""
     dtype: torch.dtype | None = None
@@ -298,7 +301,11 @@ class Reference:
         return other.model
 
     def exact(self, inputs: list[Any], index: int = 0) -> Any:
-        """The outputs in double precision; None if the model does not run in it, or if no copy fits into memory."""
+        """The outputs in double precision; None if the model does not run in it, or if no copy fits into memory.
+
+        Raises:
+            DeviceMemoryError: other evaluations may have taken the memory.
+        """
         if self.facts.no_double is not None:
             return None
         before = torch.get_default_dtype()
@@ -307,7 +314,9 @@ class Reference:
             with _SingleAsDouble():
                 found = self.in_double().expected([mapped(value, widened) for value in inputs], index)
             return mapped(found, widened)
-        except torch.OutOfMemoryError:
+        except torch.OutOfMemoryError as error:
+            if self.facts.has_neighbours:
+                raise DeviceMemoryError(str(error)) from error
             return None
         except TaskError as error:
             self.facts.no_double = str(error)
