@@ -30,15 +30,17 @@ def test_eight_times_the_own_error_is_allowed_within_sixteen_times_the_tolerance
         assert compare_values(want, want + 1.01 * allowed, limit) is not None
 
 
-def test_the_allowed_own_error_grows_with_a_large_element() -> None:
-    # scale 1, own error 1e-3: the element 100 may be off by 0.8, where 1e-4 + 1e-2 are declared, capped at 0.16
-    want = torch.ones(1024, dtype=torch.float64)
-    want[0] = 100.0
-    off = torch.zeros_like(want)
-    off[0] = 0.1
-    limit = Tolerance(1e-4, 1e-4, strict=True, own_errors={"": 1e-3})
-    assert compare_values(want, want + off, limit) is None
-    assert compare_values(want, want + 2 * off, limit) is not None
+@pytest.mark.parametrize(("n_elements", "is_right"), [(1024, True), (1, False)])
+def test_the_allowed_rounding_error_grows_with_the_elements_of_a_row(n_elements: int, is_right: bool) -> None:
+    # eight times the unit of rounding of 64 is 2, and 1e-2 + 0.64 are declared
+    want = torch.ones(n_elements, dtype=torch.float64)
+    want[0] = 64.0
+    got = want.clone()
+    got[0] += 1.9
+    limit = Tolerance(1e-2, 1e-2, strict=True, grows=True, own_errors={"": 2.0**-8}, rounding=2.0**-8)
+    assert (compare_values(want, got, limit) is None) == is_right
+    got[0] += 0.2
+    assert compare_values(want, got, limit) is not None
 
 
 def test_the_own_error_excludes_the_rounding_of_the_output() -> None:

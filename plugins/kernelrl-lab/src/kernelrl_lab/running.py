@@ -40,7 +40,7 @@ from kernelrl_lab.suite import SuiteKernel
 
 __all__ = ["Report", "Result", "evaluate_suite_kernel", "lab_spec", "run", "timed_where_possible"]
 
-_SETTINGS = ("evaluation.timeout_s=30", "evaluation.timing_trials=10")
+_SETTINGS = ("evaluation.timing_trials=10",)
 _AUDIT_S = 60.0
 
 

@@ -14,10 +14,12 @@ least 64 elements. Zeros are therefore no match for an output of size 1e-3, such
 and the error may grow with rows of large numbers. It does not grow in smaller outputs, and where a recipe declares
 `atol`: s = min(1, rms(output)). Where PyTorch itself is less exact, the allowed error is
 
-    min(loosest T, max(T, errors E max(s, |e|)))
+    min(loosest T, max(T, errors E s, errors u |e|))
 
 with the constants `Limits.loosest` and `Limits.errors`; E is the error of PyTorch against double precision, as a share
-of s (`Tolerance.own_errors`). Rounding errors grow with the element: a large one has a larger error. The comparison is in double precision. NaN and infinities must have the same positions
+of s (`Tolerance.own_errors`), and u the unit of rounding in half precision (`Tolerance.rounding`): a kernel may round
+intermediate values, and the error of a large element is larger. In smaller outputs u is 0, because e is larger than s
+where a mean of many values is large. The comparison is in double precision. NaN and infinities must have the same positions
 and signs. Integers and truth values must be equal.
 """
 
@@ -87,6 +89,8 @@ class Tolerance:
     """Whether the absolute part grows with the rows of the output."""
     own_errors: Mapping[str, float] = attrs.field(factory=dict)
     """Error of the reference itself by the path of the output, as a share of the scale of its elements."""
+    rounding: float = 0.0
+    """Error of rounding intermediate values, as a share of the element."""
     scales: Mapping[str, float] = attrs.field(factory=dict)
     """Usual root mean square of an output, by its path. An output that happens to be near zero has this scale."""
     factor: float = 1.0
@@ -257,7 +261,9 @@ def _judged_blocks(
     if expected.is_complex():
         expected, actual = torch.view_as_real(expected), torch.view_as_real(actual)
     expected, actual = as_rows(expected), as_rows(actual)
-    bounds = _Bounds(limit, atol, rtol, element_scales(expected, limit, path), limit.own_errors.get(path, 0.0))
+    scales = element_scales(expected, limit, path)
+    rounding = limit.rounding if _grows(expected, limit) else 0.0
+    bounds = _Bounds(limit, atol, rtol, scales, limit.own_errors.get(path, 0.0), rounding)
     for want, got, scale in _blocks(expected, actual, bounds.scale):
         yield want, got, _wrong_in_block(want, got, attrs.evolve(bounds, scale=scale))
 
@@ -287,9 +293,13 @@ def element_scales(rows: torch.Tensor, limit: Tolerance, path: str) -> torch.Ten
         return ones
     row_scales, whole = _root_mean_squares(rows)
     floor = min(1.0, max(whole, limit.scales.get(path, 0.0)))
-    grows = limit.grows and rows.shape[1] >= _MIN_ROW
-    scales = row_scales.clamp_min(floor) if grows else ones * floor
+    scales = row_scales.clamp_min(floor) if _grows(rows, limit) else ones * floor
     return scales.clamp_min(LIMITS.smallest_scale)
+
+
+def _grows(rows: torch.Tensor, limit: Tolerance) -> bool:
+    """Whether the tolerance of an output grows with its rows."""
+    return limit.grows and rows.shape[1] >= _MIN_ROW
 
 
 def root_mean_square(tensor: torch.Tensor) -> float:
@@ -343,6 +353,8 @@ class _Bounds:
     """[rows, 1] factor of the absolute part."""
     own_error: float
     """Error of the reference itself, as a share of the scale."""
+    rounding: float
+    """Error of rounding intermediate values, as a share of the element."""
 
 
 def _wrong_in_block(expected: torch.Tensor, actual: torch.Tensor, bounds: _Bounds) -> torch.Tensor | None:
@@ -363,8 +375,7 @@ def _beyond_tolerance(want: torch.Tensor, got: torch.Tensor, bounds: _Bounds) ->
     is_same_infinity = torch.isnan(want) & torch.isnan(got) | (want == got)
     allowed = bounds.atol * bounds.scale + bounds.rtol * want.abs()
     if bounds.own_error:
-        sizes = torch.maximum(want.abs(), bounds.scale)
-        by_own_error = LIMITS.errors * bounds.own_error * sizes
+        by_own_error = LIMITS.errors * torch.maximum(bounds.own_error * bounds.scale, bounds.rounding * want.abs())
         allowed = torch.maximum(allowed, torch.minimum(LIMITS.loosest * allowed, by_own_error))
     is_close = (got - want).abs() <= allowed
     return ~torch.where(torch.isfinite(want), is_close, is_same_infinity)

@@ -105,7 +105,8 @@ def wrong_values(
         wrong = compare_values(opened, actual, limit)
         return None if wrong is None else located(wrong, opened, actual, limit, inputs)
     allowed = attrs.evolve(limit, scales=_usual_scales(reference))
-    allowed = attrs.evolve(allowed, own_errors=_own_errors(reference, exact, expected, allowed))
+    own_errors = _own_errors(reference, exact, expected, allowed)
+    allowed = attrs.evolve(allowed, own_errors=own_errors, rounding=rounding_unit(reference, expected))
     if compare_values(exact, actual, allowed) is None:
         return None
     # Indices and other integers of double precision belong to other ties.
