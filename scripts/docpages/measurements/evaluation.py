@@ -163,12 +163,12 @@ EVALUATION = (
     ),
     Measurement(
         "Hostile kernels",
-        ("hostile_evaluations_cpu.json", "hostile_evaluations_cuda.json"),
+        ("hostile_evaluations_cpu.json", "hostile_evaluations_cuda.json", "hostile_evaluations_two_gpus.json"),
         "hostile_evaluations",
         "Evaluations of which one tenth are hostile: wrong outcomes, leftovers, and throughput of the honest ones.",
         (
             rows(
-                each("CPU", "GPU"),
+                each("CPU", "GPU", "two GPUs"),
                 ("device", "@"),
                 ("evaluations", "summary|evaluations"),
                 ("hostile", "summary|hostile"),
@@ -356,11 +356,13 @@ CORRECTNESS = (
                 "causes",
                 ("why not correct and clean", "cause"),
                 ("first half", "first"),
+                ("second half, seen before", "seen"),
                 ("second half", "second"),
                 ("corrected since", "changed_since"),
             ),
         ),
-        "The corrections have not run on a GPU. [Correctness](../correctness.md) describes the comparison.",
+        "The corrections of the second half have not run on a GPU. "
+        "[Correctness](../correctness.md) describes the comparison.",
     ),
     Measurement(
         "KernelBench's evaluator on the lab",

@@ -18,9 +18,9 @@ and the error may grow with rows of large numbers. It does not grow in smaller o
 
 with the constants `Limits.loosest` and `Limits.errors`; E is the error of PyTorch against double precision, as a share
 of s (`Tolerance.own_errors`), and u the unit of rounding in half precision (`Tolerance.rounding`): a kernel may round
-intermediate values, and the error of a large element is larger. In smaller outputs u is 0, because e is larger than s
-where a mean of many values is large. The comparison is in double precision. NaN and infinities must have the same positions
-and signs. Integers and truth values must be equal.
+intermediate values, and the error of a large element is larger. In smaller outputs u is 0: a mean of many values may be
+larger than s. The comparison is in double precision. NaN and infinities must have the same positions and signs.
+Integers and truth values must be equal.
 """
 
 from __future__ import annotations
