@@ -137,6 +137,7 @@ def on(name: str, *addresses: int, file: str = TORCH, blocks: int = 8) -> Node:
 
 
 SUM = "at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::sum_functor<float>>>"
+MAXIMUM = "at::native::reduce_kernel<128, 4, at::native::ReduceOp<float, func_wrapper_t<float, MaxNanFunctor<float>>>>"
 INPUTS = [(1000, 2000)]
 
 
@@ -145,14 +146,27 @@ INPUTS = [(1000, 2000)]
     [
         (on(SUM, 2500, 2600), "glue"),
         (on("at::native::vectorized_elementwise_kernel<4, DivFunctor>", 2500, blocks=1), "glue"),
-        (on("at::native::reduce_kernel<512, 1, MaxOps<float>>", 2500, blocks=1), "glue"),
+        (on(MAXIMUM, 2500, 2600), "glue"),
+        (on("at::native::reduce_kernel<512, 1, NormTwoOps<float>>", 2500, blocks=1), "glue"),
+        (on("at::native::reduce_kernel<512, 1, NormTwoOps<float>>", 2500), "library"),
         (on(SUM, 1500, 2600), "library"),
         (on(SUM, 2500, 1500), "library"),
         (on(SUM, 2700, 2600), "library"),
         (on("at::native::vectorized_elementwise_kernel<4, DivFunctor>", 2500, blocks=2), "library"),
         (on("cublas_gemv", 2500, blocks=1), "library"),
     ],
-    ids=["sum", "division", "maximum", "of an input", "beside an input", "of other memory", "large", "product"],
+    ids=[
+        "sum",
+        "division",
+        "maximum",
+        "small norm",
+        "large norm",
+        "of an input",
+        "beside an input",
+        "of other memory",
+        "large",
+        "product",
+    ],
 )
 def test_a_library_may_finish_what_own_kernels_wrote(last: Node, kind: str) -> None:
     own = on("partial_sums", 1000, 2500, file="/proc/self/fd/9")

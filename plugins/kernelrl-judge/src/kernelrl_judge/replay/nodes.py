@@ -28,7 +28,7 @@ _GLUE = re.compile(
     r"|copy_device_to_device"
 )
 
-_SUM = re.compile(r"reduce_kernel.*(?:sum_functor|MeanOps)")
+_COMBINED = re.compile(r"reduce_kernel.*(?:sum_functor|MeanOps|M(?:ax|in)NanFunctor|M(?:ax|in)Ops)")
 _SMALL = re.compile(r"reduce_kernel|elementwise_kernel")
 
 
@@ -46,8 +46,8 @@ def kind_of(node: Node) -> str:
 def kinds(nodes: Sequence[Node], given: Sequence[tuple[int, int]]) -> list[str]:
     """The kind of each node, in the order of their capture.
 
-    A library kernel that finishes the work of own kernels is glue: a sum or mean, or an elementwise kernel or reduction
-    of one block, that gets memory of an own kernel and neither an input nor a parameter.
+    A library kernel that finishes the work of own kernels is glue: a sum, mean, maximum or minimum, or an elementwise
+    kernel or reduction of one block, that gets memory of an own kernel and neither an input nor a parameter.
 
     Args:
         given: address ranges of inputs and parameters, [begin, end).
@@ -68,7 +68,7 @@ def kinds(nodes: Sequence[Node], given: Sequence[tuple[int, int]]) -> list[str]:
 
 
 def _finishes(node: Node) -> bool:
-    return bool(_SUM.search(node.name) or (node.blocks == 1 and _SMALL.search(node.name)))
+    return bool(_COMBINED.search(node.name) or (node.blocks == 1 and _SMALL.search(node.name)))
 
 
 def own_numbers(nodes: Sequence[Node], first: int) -> tuple[int, ...]:
