@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ torch = pytest.importorskip("torch")
 from small_tasks import reference  # noqa: E402
 
 from kernelrl_core.api.evaluators import Cause, Mismatch  # noqa: E402
+from kernelrl_judge.protocol.device_memory import DeviceMemoryError  # noqa: E402
 from kernelrl_judge.task.comparison import Tolerance, compare_values, tolerance  # noqa: E402
 from kernelrl_judge.task.precision import largest_error, wrong_values  # noqa: E402
 from kernelrl_judge.task.reference import Reference  # noqa: E402
@@ -41,6 +43,22 @@ def test_the_allowed_rounding_error_grows_with_the_elements_of_a_row(n_elements:
     assert (compare_values(want, got, limit) is None) == is_right
     got[0] += 0.2
     assert compare_values(want, got, limit) is not None
+
+
+@pytest.mark.parametrize("has_neighbours", [True, False])
+def test_an_error_that_double_precision_explains_is_no_verdict_without_memory_beside_others(
+    monkeypatch: pytest.MonkeyPatch, has_neighbours: bool
+) -> None:
+    def lacks_memory(*_: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    task = cancelling()
+    task.facts.has_neighbours = has_neighbours
+    monkeypatch.setattr(Reference, "in_double", lacks_memory)
+    with pytest.raises(DeviceMemoryError) if has_neighbours else contextlib.nullcontext():
+        assert wrong(task, task.inputs(0)[0]) is not None
+    # Far from the reference, an output is wrong in any precision.
+    assert wrong(task, task.inputs(0)[0] + 1.0) is not None
 
 
 def test_the_own_error_excludes_the_rounding_of_the_output() -> None:

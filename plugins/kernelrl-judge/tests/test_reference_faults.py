@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 
 import pytest
@@ -11,7 +10,6 @@ from shared_evaluations import Evaluations
 
 from kernelrl_core.api.errors import UsageError
 from kernelrl_core.api.evaluators import EvaluationSettings, Outcome
-from kernelrl_judge.protocol.device_memory import DeviceMemoryError
 from kernelrl_judge.task import source
 from kernelrl_judge.task.comparison import tolerance
 from kernelrl_judge.task.reference import Reference
@@ -37,20 +35,6 @@ def test_a_task_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_lack_of_device_memory_is_no_error_of_the_task() -> None:
     with pytest.raises(torch.OutOfMemoryError):
         load_reference("import torch; raise torch.OutOfMemoryError('CUDA out of memory.')", "mine")
-
-
-@pytest.mark.parametrize(("has_neighbours", "error"), [(True, DeviceMemoryError), (False, None)])
-def test_double_precision_that_does_not_fit_beside_other_evaluations_is_no_verdict(
-    monkeypatch: pytest.MonkeyPatch, has_neighbours: bool, error: type[Exception] | None
-) -> None:
-    def lacks_memory(*_: object) -> None:
-        raise torch.OutOfMemoryError("CUDA out of memory.")
-
-    reference = Reference(load_reference(task("x"), "mine"), "mine", EvaluationSettings(), "cpu")
-    reference.facts.has_neighbours = has_neighbours
-    monkeypatch.setattr(Reference, "in_double", lacks_memory)
-    with contextlib.nullcontext() if error is None else pytest.raises(error):
-        assert reference.exact(reference.inputs(0)) is None
 
 
 def task(result: str, inputs: str = "torch.rand(6, 5)", construct: str = "pass") -> str:

@@ -18,6 +18,7 @@ import torch
 
 from kernelrl_core.api.evaluators import Cause, Mismatch
 from kernelrl_judge.limits import LIMITS
+from kernelrl_judge.protocol.device_memory import DeviceMemoryError
 from kernelrl_judge.protocol.trees import leaves, mapped, reals, tensors
 from kernelrl_judge.task.comparison import (
     Tolerance,
@@ -90,6 +91,9 @@ def wrong_values(
     Args:
         index: index of the random state of the call.
         expected: the outputs of the reference.
+
+    Raises:
+        DeviceMemoryError: other evaluations may have taken the memory for a comparison in double precision.
     """
     wrong = compare_values(expected, actual, limit)
     if wrong is None:
@@ -101,6 +105,8 @@ def wrong_values(
     with contextlib.suppress(TaskError, torch.OutOfMemoryError):
         exact = reference.exact(inputs, index)
     if exact is None:
+        if _neighbours_decide(reference, expected, actual, limit):
+            raise DeviceMemoryError("CUDA out of memory: the reference in double precision")
         opened = with_open_elements(reference, inputs, index, expected, actual, limit)
         wrong = compare_values(opened, actual, limit)
         return None if wrong is None else located(wrong, opened, actual, limit, inputs)
@@ -119,6 +125,15 @@ def wrong_values(
     if reference.dtype is torch.float32 and _is_of_ten_bits(reference, inputs, index, exact, actual):
         return found.with_cause(Cause.FACTORS, _TEN_BITS)
     return found
+
+
+def _neighbours_decide(reference: Reference, expected: Any, actual: Any, limit: Tolerance) -> bool:
+    """Whether other evaluations took the memory for double precision, in which the outputs might be right."""
+    lacks_memory = reference.facts.no_double is None
+    if not lacks_memory or not reference.facts.has_neighbours:
+        return False
+    farthest = attrs.evolve(limit, factor=2 * LIMITS.loosest * limit.factor)
+    return compare_values(expected, actual, farthest) is None
 
 
 def _exact_floats(exact: Any, expected: Any) -> Any:

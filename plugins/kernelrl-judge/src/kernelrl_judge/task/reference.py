@@ -16,7 +16,6 @@ from torch.overrides import TorchFunctionMode
 
 from kernelrl_core.api.evaluators import EvaluationSettings, TaskDtypes
 from kernelrl_judge.protocol.call import seed
-from kernelrl_judge.protocol.device_memory import DeviceMemoryError
 from kernelrl_judge.protocol.trees import cloned, decoded, mapped, tensors, widened
 from kernelrl_judge.task.comparison import DTYPES, compare_bytes
 from kernelrl_judge.task.domain import Domain, domains
@@ -301,11 +300,7 @@ class Reference:
         return other.model
 
     def exact(self, inputs: list[Any], index: int = 0) -> Any:
-        """The outputs in double precision; None if the model does not run in it, or if no copy fits into memory.
-
-        Raises:
-            DeviceMemoryError: other evaluations may have taken the memory.
-        """
+        """The outputs in double precision; None if the model does not run in it, or if no copy fits into memory."""
         if self.facts.no_double is not None:
             return None
         before = torch.get_default_dtype()
@@ -314,9 +309,7 @@ class Reference:
             with _SingleAsDouble():
                 found = self.in_double().expected([mapped(value, widened) for value in inputs], index)
             return mapped(found, widened)
-        except torch.OutOfMemoryError as error:
-            if self.facts.has_neighbours:
-                raise DeviceMemoryError(str(error)) from error
+        except torch.OutOfMemoryError:
             return None
         except TaskError as error:
             self.facts.no_double = str(error)
