@@ -141,6 +141,17 @@ def test_an_output_that_the_draws_do_not_move_shows_decoys_by_other_numbers(monk
     assert found.decoy is not None
 
 
+def test_one_right_output_that_an_earlier_call_left_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    left: list[Any] = []
+
+    def first(like: Any) -> Any:
+        left.append(like)
+        return left[0]
+
+    assert measured(monkeypatch, {"own": 10.0}, None, output=first).decoy is None
+    assert len(left) == 2
+
+
 def test_an_output_that_no_input_moves_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     # The memory holds the output of an earlier call, which is right as well.
     found = measured(monkeypatch, {"own": 10.0}, None, body="return x.mean() * 1e-9 + 1.0", output=right)
