@@ -51,13 +51,17 @@ def progress_text(facts: Mapping[str, Any], *, ended: bool = False) -> str:
     Args:
         ended: the phase is over: without rate, time left and request to stop.
     """
+    has_all = facts["samples_at_most"] is not None and facts["samples"] >= facts["samples_at_most"]
     parts = [f"{facts['phase']}: {facts['seconds']:.0f} s"]
     if facts["samples_at_most"] is not None:
         share = f", {facts['correct'] / facts['samples']:.0%} correct" if facts["samples"] else ""
         parts.append(f"{facts['samples']} of at most {facts['samples_at_most']} samples{share}")
-    if facts["samples_per_s"] is not None and not ended:
+    if has_all and not ended:
+        if facts["phase"].startswith("step "):
+            parts.append("training")
+    elif facts["samples_per_s"] is not None and not ended:
         parts.append(f"{facts['samples_per_s']:.2g} samples/s")
-    if facts["left_s"] is not None and not ended:
-        parts.append(f"at most {facts['left_s']:.0f} s left")
+        if facts["left_s"] is not None:
+            parts.append(f"at most {facts['left_s']:.0f} s left")
     stopping = "stops after this step" if facts.get("stopping") and not ended else ""
     return "; ".join([*parts, *filter(None, [facts["detail"], stopping])])

@@ -28,6 +28,13 @@ def test_rate_and_time_left_follow_from_the_finished_samples() -> None:
     )
 
 
+@pytest.mark.parametrize(("phase", "last"), [("step 3", "; training"), ("evaluating held_out", "")])
+def test_after_the_last_sample_a_step_trains(phase: str, last: str) -> None:
+    facts = Progress(phase, 40, done=40, correct=10).facts()
+    text = f"{phase}: 9 s; 40 of at most 40 samples, 25% correct{last}"
+    assert progress_text({**facts, "seconds": 9.0}) == text
+
+
 def test_a_phase_without_samples_has_its_last_line_and_no_estimate() -> None:
     facts = Progress("start", detail="warm start: step 61 of 600").facts()
     assert (facts["samples_per_s"], facts["left_s"]) == (None, None)
