@@ -42,6 +42,15 @@ def test_a_bias_of_half_precision_is_drawn_so_large_that_the_tolerance_does_not_
     assert float(values(task)["b"].float().abs().median()) > 0.2
 
 
+def test_a_query_of_half_precision_is_drawn_so_small_that_rounding_does_not_decide_a_softmax() -> None:
+    task = reference(
+        "return ((x.float() @ self.q.float()).softmax(0)[:, :, None] * x.float()).sum(0).to(x.dtype)",
+        init="self.q = torch.nn.Parameter((torch.randn(512) / 512**0.5).bfloat16())",
+        inputs="torch.randn(6, 40, 512, dtype=torch.bfloat16)",
+    )
+    assert float(values(task)["q"].float().std()) < 0.15
+
+
 def test_a_scale_keeps_its_size() -> None:
     drawn = values(
         reference(

@@ -14,11 +14,14 @@ from collections.abc import Collection
 import attrs
 import torch
 
+from kernelrl_judge.limits import LIMITS
 from kernelrl_judge.protocol.call import seed
 from kernelrl_judge.protocol.trees import decoded, leaves_bytes, real, tensors
 from kernelrl_judge.task.comparison import compare_values, tolerance
 from kernelrl_judge.task.input_indices import LEARNED
+from kernelrl_judge.task.open_elements import neighbours
 from kernelrl_judge.task.parameter_match import ParameterMatch, ParameterSpread
+from kernelrl_judge.task.precision import rounding_unit
 from kernelrl_judge.task.reference import KnownDraws, Reference
 from kernelrl_judge.task.source import TaskError
 
@@ -35,8 +38,11 @@ _MAX_BYTES_OF_WINDOW = {"cuda": 256 << 20, "cpu": 4 << 20}
 """Bytes of parameters that may be drawn for every window: more would take longer than the window."""
 
 
+_SENSITIVE = 4.0
+"""Multiple of the tolerance; normalisations and products of half precision stay within it."""
 _SPREADS = (ParameterSpread(1.0, has_large_values=True), ParameterSpread(0.125, has_large_values=False))
-"""A later one is tried where the reference is not well conditioned under the earlier ones."""
+"""A later one is tried where the reference is not well conditioned under the earlier ones, or only they make it
+sensitive."""
 
 
 @attrs.define(eq=False)
@@ -103,10 +109,11 @@ def _new_draws(reference: Reference, initial: Reference, match: ParameterMatch) 
         state = {name: value.clone() if name in names else value for name, value in initial.state.items()}
         used = initial.with_state(state)
         used.drawn_names = names
+        is_sensitive = _is_sensitive(initial)
         for spread in _SPREADS:
             draws = ParameterDraws(used, initial, match, names, spread)
             draws.draw()
-            if _is_well_conditioned(used):
+            if _is_well_conditioned(used) and (is_sensitive or not _is_sensitive(used)):
                 return KnownDraws(match, names, spread, used)
     return KnownDraws(match, (), _SPREADS[0], initial)
 
@@ -197,4 +204,18 @@ def _is_well_conditioned(reference: Reference) -> bool:
             return False
         exact = reference.exact(inputs, LEARNED)
         return exact is None or compare_values(exact, own, tolerance(reference.settings)) is None
+    return False
+
+
+def _is_sensitive(reference: Reference) -> bool:
+    """Whether the last bits of inputs in half precision decide many elements, as of a softmax of large scores."""
+    with contextlib.suppress(TaskError, torch.OutOfMemoryError):
+        inputs = reference.inputs(LEARNED)
+        expected = reference.expected(inputs, LEARNED)
+        if not rounding_unit(reference, expected):
+            return False
+        moved = reference.expected(neighbours(inputs, LEARNED, reference.device), LEARNED)
+        limit = tolerance(reference.settings)
+        wrong = compare_values(expected, moved, attrs.evolve(limit, factor=_SENSITIVE))
+        return wrong is not None and (wrong.wrong_share or 0.0) > LIMITS.open_share
     return False

@@ -19,7 +19,7 @@ from kernelrl_judge.task.comparison import Tolerance, compare_values, root_mean_
 from kernelrl_judge.task.reference import Reference
 from kernelrl_judge.task.source import TaskError
 
-__all__ = ["open_share", "with_open_elements"]
+__all__ = ["neighbours", "open_share", "with_open_elements"]
 
 _AXIS_ARGUMENT = {"sort": 1, "argsort": 1, "topk": 2}
 """Functions that document no order of equal values, with the position of their axis argument. `max`, `min` and `argmax`
@@ -280,6 +280,12 @@ def _moved_outputs(reference: Reference, inputs: list[Any], index: int, *, in_do
     if any(output is None for output in outputs):
         return []
     return [[leaf for _, leaf in leaves(output)] for output in outputs]
+
+
+def neighbours(inputs: list[Any], index: int, device: str) -> list[Any]:
+    """Inputs in which every floating-point value is moved to a neighbour, in a random direction."""
+    generator = torch.Generator(device).manual_seed(index)
+    return [_moved_value(value, None, generator) for value in inputs]
 
 
 def _in_single(tensor: torch.Tensor) -> torch.Tensor:
