@@ -45,17 +45,17 @@ def test_the_allowed_rounding_error_grows_with_the_elements_of_a_row(n_elements:
     assert compare_values(want, got, limit) is not None
 
 
-@pytest.mark.parametrize("has_neighbours", [True, False])
+@pytest.mark.parametrize("shares_memory", [True, False])
 def test_an_error_that_double_precision_explains_is_no_verdict_without_memory_beside_others(
-    monkeypatch: pytest.MonkeyPatch, has_neighbours: bool
+    monkeypatch: pytest.MonkeyPatch, shares_memory: bool
 ) -> None:
     def lacks_memory(*_: object) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory.")
 
     task = cancelling()
-    task.facts.has_neighbours = has_neighbours
+    task.facts.shares_memory = shares_memory
     monkeypatch.setattr(Reference, "in_double", lacks_memory)
-    with pytest.raises(DeviceMemoryError) if has_neighbours else contextlib.nullcontext():
+    with pytest.raises(DeviceMemoryError) if shares_memory else contextlib.nullcontext():
         assert wrong(task, task.inputs(0)[0]) is not None
     # Far from the reference, an output is wrong in any precision.
     assert wrong(task, task.inputs(0)[0] + 1.0) is not None

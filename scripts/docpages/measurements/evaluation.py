@@ -68,11 +68,6 @@ def compilation_alone_s(part: Any) -> float:
     return build_s or float(steps["compilation in the runner"]["mean_s"])
 
 
-def halves(data: Sequence[Any]) -> list[Any]:
-    """Halves and backends with kernels."""
-    return [row for row in data[0]["tables"] if row["judged"]]
-
-
 def timed(data: Sequence[Any], *, loaded: bool) -> list[Any]:
     """Rows of an idle machine, or of one with other work."""
     return [row for name, row in data[0]["rows"].items() if name.endswith(", loaded") is loaded]
@@ -343,7 +338,7 @@ CORRECTNESS = (
         "Kernels that others published, as tasks and kernels: those that end correct and clean, and why others do not.",
         (
             rows(
-                halves,
+                "tables",
                 ("half", "half"),
                 ("backend", "backend"),
                 ("kernels", "judged"),

@@ -431,7 +431,7 @@ class _CandidateRun:
         with self._phase("reference"):
             reference = self._loan.references.get(self._request, self._session.device)
             # Alone, an evaluation does without what does not fit into the memory.
-            reference.facts.has_neighbours = self._loan.leases is not None
+            reference.facts.shares_memory = self._loan.leases is not None
             self._sizes = dict(reference.sizes)
             self._task_facts = reference.facts
             if self._loan.arenas is not None:

@@ -7,6 +7,8 @@ place, such as a number that is rounded at exactly one half. Only elements that 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import attrs
@@ -273,13 +275,22 @@ def _moved_outputs(reference: Reference, inputs: list[Any], index: int, *, in_do
     given = [mapped(value, _in_single) for value in inputs] if in_double else inputs
     # The reference seeds torch's own generators before each call.
     generator = torch.Generator(reference.device).manual_seed(index)
-    outputs = [call([_moved_value(value, direction, generator) for value in given], index) for direction in _DIRECTIONS]
-    for direction in (1.0, -1.0):
-        with _MovedQuotients(direction):
-            outputs.append(call(given, index))
-    if any(output is None for output in outputs):
-        return []
-    return [[leaf for _, leaf in leaves(output)] for output in outputs]
+    outputs = []
+    for values, mode in _moves(given, generator):
+        with mode:
+            output = call(values, index)
+        if output is None:
+            return []
+        outputs.append([leaf for _, leaf in leaves(output)])
+    return outputs
+
+
+def _moves(inputs: list[Any], generator: torch.Generator) -> Iterator[tuple[list[Any], AbstractContextManager[Any]]]:
+    """Inputs, and the mode in which the reference is called with them."""
+    for direction in _DIRECTIONS:
+        yield [_moved_value(value, direction, generator) for value in inputs], nullcontext()
+    for sign in (1.0, -1.0):
+        yield inputs, _MovedQuotients(sign)
 
 
 def neighbours(inputs: list[Any], index: int, device: str) -> list[Any]:

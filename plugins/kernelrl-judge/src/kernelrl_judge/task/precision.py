@@ -105,7 +105,7 @@ def wrong_values(
     with contextlib.suppress(TaskError, torch.OutOfMemoryError):
         exact = reference.exact(inputs, index)
     if exact is None:
-        if _neighbours_decide(reference, expected, actual, limit):
+        if _others_decide(reference, expected, actual, limit):
             raise DeviceMemoryError("CUDA out of memory: the reference in double precision")
         opened = with_open_elements(reference, inputs, index, expected, actual, limit)
         wrong = compare_values(opened, actual, limit)
@@ -127,10 +127,10 @@ def wrong_values(
     return found
 
 
-def _neighbours_decide(reference: Reference, expected: Any, actual: Any, limit: Tolerance) -> bool:
+def _others_decide(reference: Reference, expected: Any, actual: Any, limit: Tolerance) -> bool:
     """Whether other evaluations took the memory for double precision, in which the outputs might be right."""
     lacks_memory = reference.facts.no_double is None
-    if not lacks_memory or not reference.facts.has_neighbours:
+    if not lacks_memory or not reference.facts.shares_memory:
         return False
     farthest = attrs.evolve(limit, factor=2 * LIMITS.loosest * limit.factor)
     return compare_values(expected, actual, farthest) is None

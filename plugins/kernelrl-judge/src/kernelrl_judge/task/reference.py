@@ -108,7 +108,7 @@ class TaskFacts:
     All references that `Reference.with_seed` returns share one object. A field is None until its fact is determined.
     """
 
-    has_neighbours: bool = False
+    shares_memory: bool = False
     """Whether other evaluations share the memory of the device."""
     other: Reference | None = None
     """Reference whose constructor drew other parameters."""
