@@ -19,6 +19,9 @@ from kernelrl_plugin_torch.policy import TorchPolicy
 
 transformers = pytest.importorskip("transformers")
 
+# Arguments that a later version of transformers no longer accepts.
+pytestmark = pytest.mark.filterwarnings("error:.*past_key_values:FutureWarning")
+
 MESSAGES = (Message("system", "Be brief."), Message("user", "Say abc."))
 
 

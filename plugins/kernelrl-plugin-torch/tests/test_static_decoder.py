@@ -17,6 +17,9 @@ transformers = pytest.importorskip("transformers")
 
 from kernelrl_plugin_torch.huggingface import HuggingFaceModel  # noqa: E402
 
+# Arguments that a later version of transformers no longer accepts.
+pytestmark = pytest.mark.filterwarnings("error:.*past_key_values:FutureWarning")
+
 PROMPTS = [tuple(5 + (7 * place + row) % 250 for place in range(3 + 4 * row)) for row in range(7)]
 
 

@@ -26,7 +26,7 @@ try:
     from safetensors import SafetensorError, safe_open
     from transformers import DynamicCache
 
-    from kernelrl_plugin_torch.static_decoder import StaticDecoder, supports_static_cache
+    from kernelrl_plugin_torch.static_decoder import StaticDecoder, cache_argument, supports_static_cache
 except ImportError as missing:
     raise MissingPrerequisite(
         f"policy torch with `model` needs transformers ({missing})", fix="pip install 'kernelrl-plugin-torch[hf]'"
@@ -101,6 +101,7 @@ class HuggingFaceModel:
         )
         self._adapted = options.lora_rank is not None
         self.module = (_with_lora(net, options, seed) if self._adapted else net).to(self.device)
+        self._cache_argument = cache_argument(net)
         self._use_static_cache(self.device.type == "cuda" and supports_static_cache(net))
 
     def _use_static_cache(self, used: bool) -> None:
@@ -138,18 +139,20 @@ class HuggingFaceModel:
             return self._prefill_static(prompts)
         (prompt,) = prompts
         tokens = torch.tensor([prompt], device=self.device)
-        out = self.module(input_ids=tokens, use_cache=True, past_key_values=DynamicCache(), logits_to_keep=1)
-        cache = [(layer.keys, layer.values) for layer in out.past_key_values.layers]
-        return [Prefix(cache, len(prompt), out.logits[0, -1].float())]
+        cache = DynamicCache()
+        out = self.module(input_ids=tokens, use_cache=True, logits_to_keep=1, **{self._cache_argument: cache})
+        layers = [(layer.keys, layer.values) for layer in cache.layers]
+        return [Prefix(layers, len(prompt), out.logits[0, -1].float())]
 
     def _prefill_static(self, prompts: Sequence[Sequence[int]]) -> list[Prefix]:
         padded = _left_padded(prompts, self.device)
-        out = self.module(**padded, use_cache=True, past_key_values=DynamicCache(), logits_to_keep=1)
-        layers = [torch.stack([layer.keys, layer.values]) for layer in out.past_key_values.layers]
-        cache = torch.stack(layers)  # [layer, 2, prompt, head, position, size]
+        cache = DynamicCache()
+        out = self.module(**padded, use_cache=True, logits_to_keep=1, **{self._cache_argument: cache})
+        # [layer, 2, prompt, head, position, size]
+        layers = torch.stack([torch.stack([layer.keys, layer.values]) for layer in cache.layers])
         logits = out.logits[:, -1].float()
         return [
-            Prefix(cache[:, :, row, :, cache.shape[4] - len(prompt) :].clone(), len(prompt), logits[row])
+            Prefix(layers[:, :, row, :, layers.shape[4] - len(prompt) :].clone(), len(prompt), logits[row])
             for row, prompt in enumerate(prompts)
         ]
 
@@ -229,6 +232,7 @@ class _Decoder:
 
     def __init__(self, module: torch.nn.Module, rows: int, bucket: int, device: torch.device) -> None:
         self._module = module
+        self._cache_argument = cache_argument(module)
         self._bucket = bucket
         self._prefixes: list[Prefix | None] = [None] * rows
         self._cache: DynamicCache | None = None
@@ -251,8 +255,8 @@ class _Decoder:
             input_ids=tokens[:, None],
             attention_mask=self._mask,
             position_ids=self._ends[:, None],
-            past_key_values=self._cache,
             use_cache=True,
+            **{self._cache_argument: self._cache},
         )
         self._ends = self._ends + 1
         return out.logits[:, -1].float()

@@ -7,6 +7,7 @@ multiple of 256 positions, so attention reads little more than the longest row n
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -19,7 +20,7 @@ from transformers.cache_utils import Cache, CacheLayerMixin
 
 from kernelrl_plugin_torch.language_model import Prefix
 
-__all__ = ["StaticDecoder", "supports_static_cache"]
+__all__ = ["StaticDecoder", "cache_argument", "supports_static_cache"]
 
 _POSITIONS = 256
 """Lengths of the cache are multiples of this many positions."""
@@ -38,6 +39,12 @@ def supports_static_cache(net: Any) -> bool:
     return bool(getattr(net, "_supports_attention_backend", False)) and plain and kinds == {"full_attention"}
 
 
+def cache_argument(net: Any) -> str:
+    """Name of the argument of `forward` that receives the cache: transformers renamed it."""
+    model = net.get_base_model() if hasattr(net, "get_base_model") else net
+    return "cache" if "cache" in inspect.signature(model.forward).parameters else "past_key_values"
+
+
 class StaticDecoder:
     """Rows of replies with a common static cache.
 
@@ -49,6 +56,7 @@ class StaticDecoder:
     def __init__(self, net: Any, rows: int) -> None:
         self.rows = rows
         self._net = net
+        self._cache_argument = cache_argument(net)
         self._device = net.device
         self._cache: Tensor | None = None
         """[layer, 2, row, head, position, size] keys and values."""
@@ -130,8 +138,8 @@ class StaticDecoder:
                 input_ids=self._tokens[:, None],
                 attention_mask=mask,
                 position_ids=self._lengths[:, None],
-                past_key_values=Cache(layers=layers),
                 use_cache=True,
+                **{self._cache_argument: Cache(layers=layers)},
             )
         self._lengths += self._busy
         logits: Tensor = out.logits[:, -1].float()
