@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 from small_tasks import reference as reference_of
 
 from kernelrl_core.api.evaluators import EvaluationSettings
@@ -150,6 +152,15 @@ def test_one_right_output_that_an_earlier_call_left_shows_nothing(monkeypatch: p
 
     assert measured(monkeypatch, {"own": 10.0}, None, output=first).decoy is None
     assert len(left) == 2
+
+
+@pytest.mark.parametrize(("tolerances", "expected"), [(1.5, False), (2.5, True)])
+def test_outputs_differ_if_none_between_them_is_right_for_both(tolerances: float, expected: bool) -> None:
+    limit = tolerance(EvaluationSettings())
+    one = torch.ones(())
+    other = one + tolerances * (limit.atol_of(one.dtype) + limit.rtol_of(one.dtype))
+    trials: list[Any] = [SimpleNamespace(expected=output) for output in (one, other)]
+    assert ownership._differ(*trials, limit) is expected
 
 
 def test_an_output_that_no_input_moves_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
