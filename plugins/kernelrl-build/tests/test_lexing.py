@@ -10,7 +10,7 @@ import subprocess
 import pytest
 
 from kernelrl_build.inline_request import InlineRequest
-from kernelrl_build.lexing import text_of, tokens
+from kernelrl_build.lexing import Unreadable, items, text_of, tokens
 from kernelrl_build.screening import Denied, screen
 
 _PIECES = [
@@ -72,3 +72,16 @@ def test_flags_that_have_a_source_read_otherwise_are_denied(flag: str) -> None:
     empty = dict.fromkeys(("cpp_sources", "device_sources", "functions", "device_flags", "ldflags"), ())
     with pytest.raises(Denied, match="extra_cflags"):
         screen(InlineRequest(**empty, language="cpp", name="x", include_paths=(), arch=(), cflags=(flag,)))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("after", ["", "#undef BIND\n", "// the end\n"])
+def test_a_macro_that_defines_a_function_needs_no_semicolon(after: str) -> None:
+    found = [item for item in items(f"int one() {{ return 1; }}\nBIND(relu, (x))\n{after}") if item.words]
+    assert [item.kind for item in found[:2]] == ["function", "declaration"]
+    assert found[1].words[0] == "BIND"
+
+
+@pytest.mark.parametrize("text", ["int one", "int one()", "BIND(relu) one", "BIND"])
+def test_a_source_may_not_end_inside_a_declaration(text: str) -> None:
+    with pytest.raises(Unreadable):
+        list(items(text))

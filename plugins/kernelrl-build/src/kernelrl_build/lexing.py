@@ -212,6 +212,8 @@ class _Reader:
         assigned = False
         while place < end:
             token = self._tokens[place]
+            if token.kind == "directive" and self._is_macro_call(start, place):
+                return Item("declaration", self._cut(start, place)), place
             if token.kind == "directive":
                 raise Unreadable(f"line {token.line}: a directive inside a declaration")
             if token.text == ";":
@@ -227,7 +229,17 @@ class _Reader:
                 place = self._next(place) if self._partners.get(place) == place + 1 else place
                 while place < end and self._tokens[place].text not in ("(", "{", ";"):
                     place += 1
+        if self._is_macro_call(start, end):
+            return Item("declaration", self._cut(start, end)), end
         raise Unreadable("the source ends inside a declaration")
+
+    def _is_macro_call(self, start: int, end: int) -> bool:
+        """Whether the tokens are a name with arguments: a macro may be whole declarations, without a semicolon."""
+        name = self._after_blanks(start)
+        opening = self._after_blanks(name + 1)
+        if opening not in self._partners or self._tokens[opening].text != "(":
+            return False
+        return self._tokens[name].kind == "name" and self._after_blanks(self._next(opening)) >= end
 
     def _braced(self, start: int, brace: int, end: int) -> tuple[Item, int]:
         """An item whose tokens up to here are followed by a brace, and the place after it."""
