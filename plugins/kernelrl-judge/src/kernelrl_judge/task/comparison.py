@@ -263,7 +263,9 @@ def _judged_blocks(
     expected, actual = as_rows(expected), as_rows(actual)
     scales = element_scales(expected, limit, path)
     rounding = limit.rounding if _grows(expected, limit) else 0.0
-    bounds = _Bounds(limit, atol, rtol, scales, limit.own_errors.get(path, 0.0), rounding)
+    is_single = limit.grows and expected.numel() == 1
+    usual = limit.scales.get(path, 0.0) if is_single else 0.0
+    bounds = _Bounds(limit, atol, rtol, scales, limit.own_errors.get(path, 0.0), rounding, usual)
     for want, got, scale in _blocks(expected, actual, bounds.scale):
         yield want, got, _wrong_in_block(want, got, attrs.evolve(bounds, scale=scale))
 
@@ -355,6 +357,8 @@ class _Bounds:
     """Error of the reference itself, as a share of the scale."""
     rounding: float
     """Error of rounding intermediate values, as a share of the element."""
+    usual: float = 0.0
+    """Least magnitude of an element for the relative part: a single sum may happen to cancel."""
 
 
 def _wrong_in_block(expected: torch.Tensor, actual: torch.Tensor, bounds: _Bounds) -> torch.Tensor | None:
@@ -373,7 +377,7 @@ def _wrong_in_block(expected: torch.Tensor, actual: torch.Tensor, bounds: _Bound
 def _beyond_tolerance(want: torch.Tensor, got: torch.Tensor, bounds: _Bounds) -> torch.Tensor:
     """Which elements are outside of the tolerance of profile `strict`, in double precision."""
     is_same_infinity = torch.isnan(want) & torch.isnan(got) | (want == got)
-    allowed = bounds.atol * bounds.scale + bounds.rtol * want.abs()
+    allowed = bounds.atol * bounds.scale + bounds.rtol * want.abs().clamp_min(bounds.usual)
     if bounds.own_error:
         by_own_error = LIMITS.errors * torch.maximum(bounds.own_error * bounds.scale, bounds.rounding * want.abs())
         allowed = torch.maximum(allowed, torch.minimum(LIMITS.loosest * allowed, by_own_error))
