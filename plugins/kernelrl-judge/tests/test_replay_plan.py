@@ -124,6 +124,7 @@ TORCH = "/venv/lib/python3.12/site-packages/torch/lib/libtorch_cuda.so"
         (node(file="/tmp/libtorch_extension/candidate.so"), "own"),
         (node(file=TORCH, name="reduce_kernel"), "library"),
         (node(file=TORCH, name="vectorized_elementwise_kernel<4, at::native::FillFunctor<float>>"), "glue"),
+        (node(file=TORCH, name="_ZN50_GLOBAL__N__fa15d16e_17_RangeFactories_cu_38772b0829elementwise_kernel"), "glue"),
         (node(by="other", name="sm80_xmma_gemm_f32"), "library"),
         (node("memcpy"), "glue"),
     ],

@@ -25,9 +25,9 @@ _LIBRARY_FILE = re.compile(
 )
 _GLUE = re.compile(
     r"FillFunctor|direct_copy_kernel|unrolled_elementwise_kernel_for_copy|CatArrayBatchedCopy|float\w*_copy_kernel"
-    r"|copy_device_to_device"
+    r"|copy_device_to_device|RangeFactories"
 )
-
+"""Copies, fills, and sequences such as those of `arange`: their numbers are constants of the recording."""
 _COMBINED = re.compile(r"reduce_kernel.*(?:sum_functor|MeanOps|M(?:ax|in)NanFunctor|M(?:ax|in)Ops)")
 _SMALL = re.compile(r"reduce_kernel|elementwise_kernel")
 
