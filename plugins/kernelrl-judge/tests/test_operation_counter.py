@@ -27,6 +27,7 @@ def test_operations_are_counted(call: object, flops: int) -> None:
     with torch.no_grad(), OperationCounter() as counter:
         call()  # type: ignore[operator]
     assert counter.flops == flops
+    assert counter.has_convolutions == (flops == 432)
 
 
 def test_counting_does_not_import_the_compiler_of_torch() -> None:

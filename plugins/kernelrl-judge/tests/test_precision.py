@@ -110,6 +110,17 @@ def test_an_error_of_factors_of_ten_bits_is_named(bits: Any) -> None:
     assert Cause.FACTORS in [cause.kind for cause in found.causes]
 
 
+@pytest.mark.parametrize("may_be_narrow", [True, False])
+def test_convolutions_of_ten_bits_are_right_where_pytorch_may_choose_them(may_be_narrow: bool) -> None:
+    task = reference("return torch.conv2d(x, y)", "torch.randn(2, 8, 16, 16), torch.randn(4, 8, 3, 3)", names="x, y")
+    task.facts.has_narrow_convolutions = may_be_narrow
+    x, y = ((tensor.view(torch.int32) & ~0x1FFF).view(torch.float32) for tensor in task.inputs(0))
+    narrow = torch.conv2d(x, y)
+    found = wrong(task, narrow)
+    assert (found is None) == may_be_narrow
+    assert wrong(task, narrow + 0.1) is not None
+
+
 def test_no_other_error_is_attributed_to_ten_bits() -> None:
     task = reference("return x @ y", "torch.randn(32, 512), torch.randn(512, 32)", names="x, y")
     x, y = task.inputs(0)

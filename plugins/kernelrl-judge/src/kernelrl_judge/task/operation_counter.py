@@ -10,7 +10,7 @@ __all__ = ["OperationCounter"]
 
 
 class OperationCounter(TorchDispatchMode):
-    """Counts floating-point operations by torch's formulas.
+    """Counts floating-point operations by torch's formulas, and notices convolutions.
 
     Replaces torch's own `FlopCounterMode`, which imports torch's compiler first: seconds in each judge.
     """
@@ -18,6 +18,7 @@ class OperationCounter(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.flops = 0
+        self.has_convolutions = False
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -31,4 +32,5 @@ class OperationCounter(TorchDispatchMode):
         count = flop_registry.get(func._overloadpacket)
         if count is not None:
             self.flops += count(*args, **(kwargs or {}), out_val=found)
+            self.has_convolutions |= "convolution" in func.name()
         return found

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -30,6 +30,7 @@ from kernelrl_judge.task.comparison import (
 from kernelrl_judge.task.input_indices import LEARNED
 from kernelrl_judge.task.located import located
 from kernelrl_judge.task.open_elements import with_open_elements
+from kernelrl_judge.task.operation_counter import OperationCounter
 from kernelrl_judge.task.reference import Reference
 from kernelrl_judge.task.source import TaskError
 
@@ -122,8 +123,16 @@ def wrong_values(
     if wrong is None:
         return None
     found = located(wrong, opened, actual, allowed, inputs)
-    if reference.dtype is torch.float32 and _is_of_ten_bits(reference, inputs, index, exact, actual):
-        return found.with_cause(Cause.FACTORS, _TEN_BITS)
+    if reference.dtype is not torch.float32:
+        return found
+    for narrowed in _outputs_of_ten_bits(reference, inputs, index):
+        if _may_convolve_in_ten_bits(reference, inputs, index):
+            by_narrowed = error_shares(exact, narrowed, allowed, share=LIMITS.own_error_share)
+            by_default = attrs.evolve(allowed, own_errors=_largest(own_errors, by_narrowed))
+            if compare_values(opened, actual, by_default) is None:
+                return None
+        if _distance(narrowed, actual) < LIMITS.explained_by_ten_bits * _distance(exact, actual):
+            return found.with_cause(Cause.FACTORS, _TEN_BITS)
     return found
 
 
@@ -198,17 +207,29 @@ def _usual_scales(reference: Reference) -> Mapping[str, float]:
     return scales
 
 
-def _is_of_ten_bits(reference: Reference, inputs: list[Any], index: int, exact: Any, actual: Any) -> bool:
-    """Whether factors that are rounded to ten bits explain most of the error of a kernel."""
-    error = _distance(exact, actual)
+def _outputs_of_ten_bits(reference: Reference, inputs: list[Any], index: int) -> Iterator[Any]:
+    """Outputs of the reference, in double precision, for inputs and parameters that are rounded to ten bits."""
     for narrow in (_nearest, _truncated):
         with contextlib.suppress(TaskError, torch.OutOfMemoryError):
             state = {name: narrow(tensor) for name, tensor in reference.state.items()}
             narrowed = [mapped(value, narrow) for value in inputs]
             found = reference.with_state(state).exact(narrowed, index)
-            if found is not None and error > 0 and _distance(found, actual) < LIMITS.explained_by_ten_bits * error:
-                return True
-    return False
+            if found is not None:
+                yield found
+
+
+def _may_convolve_in_ten_bits(reference: Reference, inputs: list[Any], index: int) -> bool:
+    """Whether the reference has convolutions for which cuDNN may choose TF32: PyTorch allows it by default. Its choice
+    depends on the free memory, so a call of the reference need not show the error."""
+    known = reference.facts.has_narrow_convolutions
+    if known is None:
+        known = reference.device == "cuda" and torch.backends.cudnn.allow_tf32
+        if known:
+            with OperationCounter() as counter:
+                reference.expected(inputs, index)
+            known = counter.has_convolutions
+        reference.facts.has_narrow_convolutions = known
+    return known
 
 
 def _nearest(tensor: torch.Tensor) -> torch.Tensor:

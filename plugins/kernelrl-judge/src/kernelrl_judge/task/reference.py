@@ -136,6 +136,8 @@ class TaskFacts:
     """Root mean square of each output over several inputs, by the path of the output."""
     own_errors: Mapping[str, float] | None = None
     """Error of the reference against double precision by the path of the output, as a share of its scale."""
+    has_narrow_convolutions: bool | None = None
+    """Whether the reference has convolutions that PyTorch may compute with factors of ten bits."""
     rounding_unit: float | None = None
     """Unit of rounding of the coarsest half-precision dtype of the task; 0 without one."""
     call_s: float | None = None
