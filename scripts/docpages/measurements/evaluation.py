@@ -339,12 +339,12 @@ CORRECTNESS = (
         (
             rows(
                 "tables",
-                ("half", "half"),
+                ("set", "half"),
                 ("backend", "backend"),
                 ("kernels", "judged"),
                 ("of which not float32", "low_precision"),
                 ("correct and clean", "clean"),
-                ("not right", "not_right"),
+                ("not right, or no own kernel", "not_right"),
                 ("others", "refused"),
             ),
             rows(
@@ -353,10 +353,11 @@ CORRECTNESS = (
                 ("first half", "first"),
                 ("second half, seen before", "seen"),
                 ("second half", "second"),
+                ("third set", "third"),
                 ("corrected since", "changed_since"),
             ),
         ),
-        "The corrections of the second half have not run on a GPU. "
+        "The corrections of the second half are in the last two sets. "
         "[Correctness](../correctness.md) describes the comparison.",
     ),
     Measurement(
