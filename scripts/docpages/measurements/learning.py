@@ -264,4 +264,23 @@ LEARNING = (
         ),
         "[Policy `tinker`](../../plugins/kernelrl-plugin-tinker/README.md) has the table of calls.",
     ),
+    Measurement(
+        "SkyRL beside policy torch",
+        ("server_speed.json",),
+        "server_speed",
+        "Seconds per step of policy `tinker` with SkyRL on two GPUs, and of policy `torch` on one of them, without the "
+        "first step.",
+        (
+            rows(
+                "rows",
+                ("policy", "@"),
+                ("step", "seconds"),
+                ("sampling", "sampling_s"),
+                ("learning", "learning_s"),
+                ("sampled tokens per second", "sampled_tokens_per_second"),
+                ("trained tokens per second", "trained_tokens_per_second"),
+            ),
+        ),
+        "[Train on your own GPUs with SkyRL](../tutorials/skyrl.md) has the commands.",
+    ),
 )
