@@ -14,7 +14,7 @@ from small_tasks import reference  # noqa: E402
 from kernelrl_core.api.evaluators import Cause, Mismatch  # noqa: E402
 from kernelrl_judge.protocol.device_memory import DeviceMemoryError  # noqa: E402
 from kernelrl_judge.task.comparison import Tolerance, compare_values, tolerance  # noqa: E402
-from kernelrl_judge.task.precision import largest_error, wrong_values  # noqa: E402
+from kernelrl_judge.task.precision import _is_tf32_allowed, largest_error, wrong_values  # noqa: E402
 from kernelrl_judge.task.reference import Reference  # noqa: E402
 
 
@@ -119,6 +119,24 @@ def test_convolutions_of_ten_bits_are_right_where_pytorch_may_choose_them(may_be
     found = wrong(task, narrow)
     assert (found is None) == may_be_narrow
     assert wrong(task, narrow + 0.1) is not None
+
+
+def test_a_task_may_turn_tf32_off_by_the_older_setting() -> None:
+    assert _is_tf32_allowed()
+    torch.backends.cudnn.allow_tf32 = False
+    try:
+        assert not _is_tf32_allowed()
+    finally:
+        torch.backends.cudnn.allow_tf32 = True
+
+
+@pytest.mark.skipif(not hasattr(torch.backends.cudnn, "conv"), reason="needs torch 2.9")
+def test_a_task_may_turn_tf32_off_by_the_newer_setting() -> None:
+    torch.backends.cudnn.conv.fp32_precision = "ieee"
+    try:
+        assert not _is_tf32_allowed()
+    finally:
+        torch.backends.cudnn.conv.fp32_precision = "tf32"
 
 
 def test_no_other_error_is_attributed_to_ten_bits() -> None:

@@ -223,13 +223,21 @@ def _may_convolve_in_ten_bits(reference: Reference, inputs: list[Any], index: in
     depends on the free memory, so a call of the reference need not show the error."""
     known = reference.facts.has_narrow_convolutions
     if known is None:
-        known = reference.device == "cuda" and torch.backends.cudnn.allow_tf32
+        known = reference.device == "cuda" and _is_tf32_allowed()
         if known:
             with OperationCounter() as counter:
                 reference.expected(inputs, index)
             known = counter.has_convolutions
         reference.facts.has_narrow_convolutions = known
     return known
+
+
+def _is_tf32_allowed() -> bool:
+    """Whether cuDNN may convolve in TF32. From version 2.9 on torch refuses the older setting after the newer one."""
+    convolutions = getattr(torch.backends.cudnn, "conv", None)
+    if convolutions is None:
+        return torch.backends.cudnn.allow_tf32
+    return bool(convolutions.fp32_precision == "tf32")
 
 
 def _nearest(tensor: torch.Tensor) -> torch.Tensor:
