@@ -121,22 +121,12 @@ def test_convolutions_of_ten_bits_are_right_where_pytorch_may_choose_them(may_be
     assert wrong(task, narrow + 0.1) is not None
 
 
-def test_a_task_may_turn_tf32_off_by_the_older_setting() -> None:
-    assert _is_tf32_allowed()
-    torch.backends.cudnn.allow_tf32 = False
-    try:
-        assert not _is_tf32_allowed()
-    finally:
-        torch.backends.cudnn.allow_tf32 = True
-
-
-@pytest.mark.skipif(not hasattr(torch.backends.cudnn, "conv"), reason="needs torch 2.9")
-def test_a_task_may_turn_tf32_off_by_the_newer_setting() -> None:
-    torch.backends.cudnn.conv.fp32_precision = "ieee"
-    try:
-        assert not _is_tf32_allowed()
-    finally:
-        torch.backends.cudnn.conv.fp32_precision = "tf32"
+@pytest.mark.parametrize("setting", ["allow_tf32 = False", "conv.fp32_precision = 'ieee'"])
+def test_a_task_may_turn_off_convolutions_of_ten_bits(setting: str) -> None:
+    if "conv" in setting and not hasattr(torch.backends.cudnn, "conv"):
+        pytest.skip("needs torch 2.9")
+    assert _is_tf32_allowed(reference("return x * 2"))
+    assert not _is_tf32_allowed(reference(f"torch.backends.cudnn.{setting}; return x * 2"))
 
 
 def test_no_other_error_is_attributed_to_ten_bits() -> None:

@@ -57,6 +57,27 @@ def test_a_precision_of_products_that_forward_sets_does_not_hold_for_the_judge()
     task.expected(task.inputs(0))
 
 
+@pytest.mark.skipif(not hasattr(torch.backends.cudnn, "conv"), reason="needs torch 2.9")
+@pytest.mark.parametrize("owner", ["backends", "backends.cuda.matmul", "backends.cudnn.conv", "backends.mkldnn.matmul"])
+def test_a_precision_of_one_operation_holds_in_its_task_alone(owner: str) -> None:
+    usual = torch.backends.cudnn.conv.fp32_precision
+    task = reference(
+        f"before = torch.{owner}.fp32_precision; torch.{owner}.fp32_precision = 'ieee'; return x + (before == 'ieee')"
+    )
+    (x,) = task.inputs(0)
+    # The first call was made when the reference was built.
+    assert torch.equal(task.expected([x]), x + 1)
+    assert torch.backends.cudnn.conv.fp32_precision == usual
+    assert torch.equal(reference("return x * 2").expected([x]), x * 2)
+
+
+@pytest.mark.parametrize("name", ["benchmark", "deterministic"])
+def test_settings_of_cudnn_hold_in_their_task_alone(name: str) -> None:
+    task = reference(f"torch.backends.cudnn.{name} = True; return x * 2")
+    task.expected(task.inputs(0))
+    assert not getattr(torch.backends.cudnn, name)
+
+
 def test_a_new_source_of_a_task_begins_with_the_usual_settings() -> None:
     load_reference(SOURCE, "task")
     assert reference("return x * 2").inputs(0)[0].dtype is torch.float32

@@ -33,6 +33,7 @@ from kernelrl_judge.task.open_elements import with_open_elements
 from kernelrl_judge.task.operation_counter import OperationCounter
 from kernelrl_judge.task.reference import Reference
 from kernelrl_judge.task.source import TaskError
+from kernelrl_judge.task.torch_settings import settings_of_task
 
 __all__ = ["ROUNDING", "error_shares", "largest_error", "rounding_unit", "wrong_values"]
 
@@ -223,7 +224,7 @@ def _may_convolve_in_ten_bits(reference: Reference, inputs: list[Any], index: in
     depends on the free memory, so a call of the reference need not show the error."""
     known = reference.facts.has_narrow_convolutions
     if known is None:
-        known = reference.device == "cuda" and _is_tf32_allowed()
+        known = reference.device == "cuda" and _is_tf32_allowed(reference)
         if known:
             with OperationCounter() as counter:
                 reference.expected(inputs, index)
@@ -232,12 +233,12 @@ def _may_convolve_in_ten_bits(reference: Reference, inputs: list[Any], index: in
     return known
 
 
-def _is_tf32_allowed() -> bool:
-    """Whether cuDNN may convolve in TF32. From version 2.9 on torch refuses the older setting after the newer one."""
-    convolutions = getattr(torch.backends.cudnn, "conv", None)
-    if convolutions is None:
-        return torch.backends.cudnn.allow_tf32
-    return bool(convolutions.fp32_precision == "tf32")
+def _is_tf32_allowed(reference: Reference) -> bool:
+    """Whether the settings of a task let cuDNN convolve in TF32."""
+    with settings_of_task(reference.task_id):
+        convolutions = getattr(torch.backends.cudnn, "conv", None)
+        # From version 2.9 on, torch refuses the older setting after the newer one.
+        return torch.backends.cudnn.allow_tf32 if convolutions is None else convolutions.fp32_precision == "tf32"
 
 
 def _nearest(tensor: torch.Tensor) -> torch.Tensor:

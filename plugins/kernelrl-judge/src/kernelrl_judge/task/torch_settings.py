@@ -7,18 +7,52 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
 
 __all__ = ["forget_settings", "settings_of_task"]
 
-_SETTINGS: tuple[tuple[Callable[[], Any], Callable[[Any], Any]], ...] = (
+Setting = tuple[Callable[[], Any], Callable[[Any], Any]]
+"""Functions that return and set a value."""
+
+
+def _attribute(owner: Any, name: str) -> Setting:
+    return partial(getattr, owner, name), partial(setattr, owner, name)
+
+
+def _matmul_precision() -> str | None:
+    """The older setting of products in single precision. None: torch refuses it after a newer one (from 2.9 on)."""
+    try:
+        return torch.get_float32_matmul_precision()
+    except RuntimeError:
+        return None
+
+
+def _set_matmul_precision(precision: str | None) -> None:
+    if precision is not None:
+        torch.set_float32_matmul_precision(precision)
+
+
+def _precisions() -> tuple[Setting, ...]:
+    """Settings of single precision by library and operation. The older setting changes some of the newer ones."""
+    older = (_matmul_precision, _set_matmul_precision)
+    backends: Any = torch.backends
+    if not hasattr(backends.cuda.matmul, "fp32_precision"):
+        return older, _attribute(backends.cudnn, "allow_tf32")
+    libraries = (backends, backends.cudnn, backends.mkldnn)
+    operations = [backends.cuda.matmul, backends.cudnn.conv, backends.cudnn.rnn]
+    operations += [backends.mkldnn.matmul, backends.mkldnn.conv, backends.mkldnn.rnn]
+    return older, *(_attribute(owner, "fp32_precision") for owner in (*libraries, *operations))
+
+
+_SETTINGS: tuple[Setting, ...] = (
     (torch.get_default_dtype, torch.set_default_dtype),
-    (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
     (torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms),
+    *(_attribute(torch.backends.cudnn, name) for name in ("enabled", "benchmark", "deterministic")),
+    *_precisions(),
 )
-"""Functions that return and set each setting."""
 _USUAL = tuple(get() for get, _ in _SETTINGS)
 _of_task: dict[str, tuple[Any, ...]] = {}
 """Settings by the id of the task, of tasks that change one."""
