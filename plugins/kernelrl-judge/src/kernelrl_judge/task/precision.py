@@ -126,14 +126,15 @@ def wrong_values(
     found = located(wrong, opened, actual, allowed, inputs)
     if reference.dtype is not torch.float32:
         return found
-    for narrowed in _outputs_of_ten_bits(reference, inputs, index):
-        if _may_convolve_in_ten_bits(reference, inputs, index):
-            by_narrowed = error_shares(exact, narrowed, allowed, share=LIMITS.own_error_share)
-            by_default = attrs.evolve(allowed, own_errors=_largest(own_errors, by_narrowed))
-            if compare_values(opened, actual, by_default) is None:
-                return None
-        if _distance(narrowed, actual) < LIMITS.explained_by_ten_bits * _distance(exact, actual):
-            return found.with_cause(Cause.FACTORS, _TEN_BITS)
+    with contextlib.suppress(TaskError, torch.OutOfMemoryError):
+        for narrowed in _outputs_of_ten_bits(reference, inputs, index):
+            if _may_convolve_in_ten_bits(reference, inputs, index):
+                by_narrowed = error_shares(exact, narrowed, allowed, share=LIMITS.own_error_share)
+                by_default = attrs.evolve(allowed, own_errors=_largest(own_errors, by_narrowed))
+                if compare_values(opened, actual, by_default) is None:
+                    return None
+            if _distance(narrowed, actual) < LIMITS.explained_by_ten_bits * _distance(exact, actual):
+                return found.with_cause(Cause.FACTORS, _TEN_BITS)
     return found
 
 
@@ -211,12 +212,11 @@ def _usual_scales(reference: Reference) -> Mapping[str, float]:
 def _outputs_of_ten_bits(reference: Reference, inputs: list[Any], index: int) -> Iterator[Any]:
     """Outputs of the reference, in double precision, for inputs and parameters that are rounded to ten bits."""
     for narrow in (_nearest, _truncated):
-        with contextlib.suppress(TaskError, torch.OutOfMemoryError):
-            state = {name: narrow(tensor) for name, tensor in reference.state.items()}
-            narrowed = [mapped(value, narrow) for value in inputs]
-            found = reference.with_state(state).exact(narrowed, index)
-            if found is not None:
-                yield found
+        state = {name: narrow(tensor) for name, tensor in reference.state.items()}
+        narrowed = [mapped(value, narrow) for value in inputs]
+        found = reference.with_state(state).exact(narrowed, index)
+        if found is not None:
+            yield found
 
 
 def _may_convolve_in_ten_bits(reference: Reference, inputs: list[Any], index: int) -> bool:

@@ -14,11 +14,11 @@ import torch
 
 __all__ = ["forget_settings", "settings_of_task"]
 
-Setting = tuple[Callable[[], Any], Callable[[Any], Any]]
+_Setting = tuple[Callable[[], Any], Callable[[Any], Any]]
 """Functions that return and set a value."""
 
 
-def _attribute(owner: Any, name: str) -> Setting:
+def _attribute(owner: Any, name: str) -> _Setting:
     return partial(getattr, owner, name), partial(setattr, owner, name)
 
 
@@ -35,19 +35,20 @@ def _set_matmul_precision(precision: str | None) -> None:
         torch.set_float32_matmul_precision(precision)
 
 
-def _precisions() -> tuple[Setting, ...]:
+def _precisions() -> tuple[_Setting, ...]:
     """Settings of single precision by library and operation. The older setting changes some of the newer ones."""
     older = (_matmul_precision, _set_matmul_precision)
     backends: Any = torch.backends
     if not hasattr(backends.cuda.matmul, "fp32_precision"):
         return older, _attribute(backends.cudnn, "allow_tf32")
-    libraries = (backends, backends.cudnn, backends.mkldnn)
-    operations = [backends.cuda.matmul, backends.cudnn.conv, backends.cudnn.rnn]
-    operations += [backends.mkldnn.matmul, backends.mkldnn.conv, backends.mkldnn.rnn]
-    return older, *(_attribute(owner, "fp32_precision") for owner in (*libraries, *operations))
+    operations = [backends.cuda.matmul]
+    for library in (backends.cudnn, backends.mkldnn):
+        operations += [getattr(library, name, None) for name in ("matmul", "conv", "rnn")]
+    owners = (backends, backends.cudnn, backends.mkldnn, *operations)
+    return older, *(_attribute(owner, "fp32_precision") for owner in owners if hasattr(owner, "fp32_precision"))
 
 
-_SETTINGS: tuple[Setting, ...] = (
+_SETTINGS: tuple[_Setting, ...] = (
     (torch.get_default_dtype, torch.set_default_dtype),
     (torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms),
     *(_attribute(torch.backends.cudnn, name) for name in ("enabled", "benchmark", "deterministic")),
