@@ -7,7 +7,6 @@ is recorded for its plugin, which leaves the manager again.
 
 from __future__ import annotations
 
-import contextlib
 import io
 import os
 import re
@@ -25,7 +24,7 @@ from kernelrl_core.errors import nearest, suggestion
 from kernelrl_core.interfaces.component import Component
 from kernelrl_core.interfaces.hooks import GROUP, KINDS, Hooks
 from kernelrl_core.plugins.load_errors import fix_of_plugin, one_line
-from kernelrl_core.plugins.output import SlowImports, say
+from kernelrl_core.plugins.output import SlowImports, output_to, say
 from kernelrl_core.version import __version__
 
 __all__ = ["PluginInfo", "load_plugins"]
@@ -173,7 +172,7 @@ def _load(
         if trace:
             say(f"importing plugin {found.name} ({found.entry.value})")
         # Output of a plugin must not mix with the output of a command.
-        with contextlib.redirect_stdout(printed), slow.of_plugin(found.name):
+        with output_to(printed), slow.of_plugin(found.name):
             module = found.entry.load()
             stage = "hooks"
             _register(manager, found.name, module)

@@ -6,11 +6,11 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, TextIO
 
-__all__ = ["SlowImports", "output_to_stderr", "say"]
+__all__ = ["SlowImports", "output_to", "output_to_stderr", "say"]
 
 _LOOK_EVERY_S = 0.5
 _SLOW_S = 3.0
@@ -72,23 +72,29 @@ class SlowImports:
                 say(said)
 
 
-_in_plugin: ContextVar[bool] = ContextVar("_in_plugin", default=False)
+_redirected: ContextVar[TextIO | None] = ContextVar("_redirected", default=None)
+"""Where the current task or thread prints to; None: standard output."""
 
 
 @contextmanager
-def output_to_stderr() -> Iterator[None]:
-    """Context in which this task or thread prints to standard error. Standard output is for the result of a command."""
+def output_to(stream: TextIO) -> Iterator[None]:
+    """Context in which this task or thread prints to `stream`. Standard output is for the result of a command."""
     if not isinstance(sys.stdout, _DividedOutput):
         sys.stdout = _DividedOutput(sys.stdout)
-    token = _in_plugin.set(True)
+    token = _redirected.set(stream)
     try:
         yield
     finally:
-        _in_plugin.reset(token)
+        _redirected.reset(token)
+
+
+def output_to_stderr() -> AbstractContextManager[None]:
+    """Context in which this task or thread prints to standard error."""
+    return output_to(sys.stderr)
 
 
 class _DividedOutput:
-    """Standard output; standard error within plugin code.
+    """Standard output, or what `output_to` names in this task or thread.
 
     `contextlib.redirect_stdout` replaces it for the whole process, also for other tasks and threads.
     """
@@ -97,4 +103,5 @@ class _DividedOutput:
         self._stream = stream
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(sys.stderr if _in_plugin.get() else self._stream, name)
+        redirected = _redirected.get()
+        return getattr(self._stream if redirected is None else redirected, name)
