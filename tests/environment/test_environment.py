@@ -97,6 +97,7 @@ def evaluated(
     secret: bytes = b"s",
     second: Outcome | None = None,
     second_findings: tuple[Finding, ...] = (),
+    sizes: bool = False,
     task: Task = TASK,
     prompt_given: Prompt = Prompt((), ()),  # noqa: B008  (frozen)
     **prompt: Any,
@@ -107,6 +108,7 @@ def evaluated(
             "backend": {"use": "triton"},
             "policy": {"use": "torch"},
             "rewards": {"correct": {"use": "correctness"}},
+            "verify": {"sizes": sizes},
             "prompt": prompt,
         },
         registry=registry(),
@@ -227,7 +229,13 @@ def test_verification_uses_other_inputs_and_changes_only_verified(second: Outcom
     first, again = evaluator.requests
     assert first.seed != again.seed
     assert (again.source, again.settings.trials, again.settings.timing) == (first.source, 10, False)
-    assert ("sizes" in first.settings.probes, "sizes" in again.settings.probes) == (False, True)
+
+
+@pytest.mark.parametrize("sizes", [False, True])
+def test_verification_calls_the_kernel_on_other_sizes_with_verify_sizes(sizes: bool) -> None:
+    _, evaluator = evaluated(CODE, second=Outcome.CORRECT, sizes=sizes)
+    first, again = evaluator.requests
+    assert ("sizes" in first.settings.probes, "sizes" in again.settings.probes) == (False, sizes)
 
 
 def test_suspect_finding_fails_the_verification() -> None:

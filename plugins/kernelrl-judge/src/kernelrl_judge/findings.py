@@ -64,7 +64,7 @@ RULES = (
         Severity.SUSPECT,
         "Be correct for other sizes.",
         "Correct in every trial, and wrong on inputs of another size, or refuses them with an error. Not in the "
-        "default of `evaluation.probes`; verification uses it.",
+        "default of `evaluation.probes`; verification uses it with `verify.sizes`.",
         example="A block of 1024 columns without a mask: right for 4096 columns, wrong for 2049.",
         look_alike="A kernel with fixed blocks that masks the last one.",
         misses="Tasks without a whole number that only `get_inputs` uses.",
