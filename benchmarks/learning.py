@@ -49,10 +49,13 @@ K = 8
 """Samples per held-out task of pass@k."""
 SHOWN = ("correct", "fast_1")
 STAGES = {
-    "sampling": "time/sample_max",
-    "evaluating and waiting": "time/rollout",
-    "learning": "time/train",
-    "saving": "time/save_checkpoint",
+    "sampling": "time/in_sampling",
+    "building": "time/in_building",
+    "evaluating": "time/in_evaluating",
+    "waiting": "time/in_waiting",
+    "learning": "time/in_training",
+    "saving": "time/in_saving",
+    "whole step": "time/total",
 }
 
 Row = dict[str, Any]
@@ -221,20 +224,19 @@ def hack_gap(results: Iterable[Result]) -> tuple[int, int]:
     return len(checked), sum(not held for held in checked)
 
 
-def differences(arm: Arm) -> list[PairedDifference]:
-    """Changes from after the warm start to the end, paired by task, over the seeds."""
-    before = [task_values(result.groups) for result in arm.before]
-    after = [task_values(result.groups) for result in arm.after]
-    return [one for one in paired_differences(before, after) if one.metric in SHOWN]
+def differences(before: Sequence[Result], after: Sequence[Result]) -> dict[str, PairedDifference]:
+    """Changes of the metrics that are shown, paired by task, over the seeds."""
+    paired = paired_differences(
+        [task_values(result.groups) for result in before], [task_values(result.groups) for result in after]
+    )
+    return {one.metric: one for one in paired if one.metric in SHOWN}
 
 
 def stage_seconds(run: RunDir) -> Mapping[str, float]:
-    """Mean seconds per step by stage, without the first step; evaluation is the rollout without the sampling."""
+    """Mean seconds per step by stage, without the first step and those with a held-out evaluation."""
     rows = run.rows("metrics")
-    rows = rows[1:] or rows
-    means = {name: statistics.fmean(row.get(key, 0.0) for row in rows) for name, key in STAGES.items()}
-    means["evaluating and waiting"] -= means["sampling"]
-    return means | {"whole step": statistics.fmean(row["time/total"] for row in rows)}
+    steps = [row for row in rows[1:] if not any(key.startswith("eval/") for key in row)] or rows
+    return {name: statistics.fmean(row[key] for row in steps) for name, key in STAGES.items()}
 
 
 def nearest_demonstration(source: str, known: Sequence[str]) -> str:
@@ -297,6 +299,8 @@ def write_page(folder: Path, page: Path, recipe: str, notes: Path | None) -> Non
         "\n*solved*, *faster*: share of tasks for which the best of all samples is correct, and faster than PyTorch.\n",
         "## Seconds per step\n",
         *stages_table(main),
+        "\nWithout the first step and those with a held-out evaluation. A second is shared equally by the samples and "
+        "the training that are active in it.",
         "\n## Curves\n",
         *curve_table(main),
         *kernel_lines(main, known, reference),
@@ -316,21 +320,26 @@ def differences_table(arms: Mapping[str, Arm]) -> list[str]:
         if not arm.before:
             continue
         checked, failed = hack_gap(arm.after)
-        for one in differences(arm):
-            interval = "–" if one.interval is None else f"{one.interval[0]:+.1%} to {one.interval[1]:+.1%}"
+        by_seed = [differences([before], [after]) for before, after in zip(arm.before, arm.after, strict=True)]
+        for metric, one in differences(arm.before, arm.after).items():
             cells = [
                 arm.name,
                 len(arm.runs),
-                one.metric,
+                metric,
                 percent(one.base),
                 percent(one.changed),
-                f"{percent(one.difference, '+')} ({interval})",
-                ", ".join(percent(value, "+") for value in one.by_seed),
+                change(one),
+                "<br>".join(change(of_seed[metric]) for of_seed in by_seed),
                 f"{percent(mean(pass_at(arm.before, K)))} → {percent(mean(pass_at(arm.after, K)))}",
                 f"{failed} of {checked}",
             ]
             lines.append(f"| {' | '.join(map(str, cells))} |")
     return lines
+
+
+def change(one: PairedDifference) -> str:
+    interval = "–" if one.interval is None else f"{one.interval[0]:+.1%} to {one.interval[1]:+.1%}"
+    return f"{percent(one.difference, '+')} ({interval})"
 
 
 def novelty_lines(main: Arm, known: Sequence[str], reference: Sequence[Result]) -> list[str]:
@@ -364,11 +373,10 @@ def alternatives_table(arms: Mapping[str, Arm]) -> list[str]:
 
 
 def stages_table(main: Arm) -> list[str]:
-    names = [*STAGES, "whole step"]
-    lines = [f"| run | {' | '.join(names)} |", f"|{'---|' * (len(names) + 1)}"]
+    lines = [f"| run | {' | '.join(STAGES)} |", f"|{'---|' * (len(STAGES) + 1)}"]
     for run in main.runs:
         seconds = stage_seconds(run)
-        lines.append(f"| {run.path.name} | {' | '.join(f'{seconds[name]:.1f}' for name in names)} |")
+        lines.append(f"| {run.path.name} | {' | '.join(f'{seconds[name]:.1f}' for name in STAGES)} |")
     return lines
 
 
