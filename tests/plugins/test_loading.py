@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 import textwrap
+import threading
+import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -233,6 +236,35 @@ def test_output_of_a_plugin_during_import_becomes_a_line_on_stderr(
     assert said.err == (
         "kernelrl: plugin chatty prints while it is imported: 'hello'; fix: remove the print in the plugin\n"
     )
+
+
+def test_two_threads_that_load_plugins_leave_standard_output_to_the_process(
+    install: Install, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entered, leave = ([threading.Event(), threading.Event()] for _ in range(2))
+    events = types.ModuleType("demo_events")
+    vars(events).update(numbers=itertools.count(), entered=entered, leave=leave)
+    monkeypatch.setitem(sys.modules, "demo_events", events)
+    body = """
+        import demo_events
+
+        @hookimpl
+        def kernelrl_rewards():
+            number = next(demo_events.numbers)
+            demo_events.entered[number].set()
+            demo_events.leave[number].wait()
+            return []
+    """
+    install("waiting", body)
+    threads = [threading.Thread(target=loaded, kwargs={"KERNELRL_PLUGINS": "waiting"}) for _ in entered]
+    for thread, event in zip(threads, entered, strict=True):
+        thread.start()
+        event.wait()
+    for thread, event in zip(threads, leave, strict=True):
+        event.set()
+        thread.join()
+    print("a result")
+    assert capsys.readouterr().out == "a result\n"
 
 
 def test_a_slow_import_is_named_while_it_takes_place(

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import io
-import threading
 
 import pytest
 
-from kernelrl_core.plugins.output import output_to, output_to_stderr
+from kernelrl_core.plugins.output import output_to_stderr
 
 
 def test_output_within_the_context_is_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
@@ -44,24 +42,3 @@ def test_an_exception_ends_the_context(capsys: pytest.CaptureFixture[str]) -> No
         raise ValueError("no")
     print("a result")
     assert capsys.readouterr().out == "a result\n"
-
-
-def test_the_process_prints_after_plugin_output_was_kept_in_another_thread(capsys: pytest.CaptureFixture[str]) -> None:
-    kept = io.StringIO()
-    inside, printed = threading.Event(), threading.Event()
-
-    def load() -> None:
-        with output_to(kept):
-            inside.set()
-            printed.wait()
-            print("an import")
-
-    thread = threading.Thread(target=load)
-    thread.start()
-    inside.wait()
-    with output_to_stderr():
-        print("a plugin")
-    printed.set()
-    thread.join()
-    print("a result")
-    assert (kept.getvalue(), *capsys.readouterr()) == ("an import\n", "a result\n", "a plugin\n")
